@@ -1,0 +1,155 @@
+/*
+ * arrow: Arrow arrays, schemas and the IPC format.
+ *
+ * Arrays and schemas travel in the Arrow C data interface (struct ArrowSchema, struct ArrowArray),
+ * built and read with nanoarrow, whose header this one includes. Decoding is nanoarrow's behind our
+ * own framing check; encoding is ours where nanoarrow copies (record batches) or cannot
+ * (dictionary batches, sliced arrays).
+ *
+ * Thread rule: an encoder, decoder or reader belongs to one thread at a time.
+ */
+#ifndef ARROW_ARROW_H
+#define ARROW_ARROW_H
+
+#include <base/base.h>
+#include <nanoarrow/nanoarrow.h>
+
+/* ---- the FILE logical type (NAT-3, DESIGN 12): the one module that knows its shape -------------- */
+
+#define ARROW_FILE_EXTENSION_NAME "lake.file"
+#define ARROW_FILE_EXTENSION_METADATA "{\"version\":1}"
+
+struct arrow_file_value { /* views into the array it was read from */
+    struct lake_str uri;
+    struct lake_str media_type;
+    int64_t size_bytes;
+    struct lake_str sha256_hex;
+};
+/* Initialises `out` as a FILE field: struct<uri, media_type, size_bytes, sha256> with metadata. */
+lake_status arrow_file_schema_init(struct ArrowSchema *out, const char *name, bool nullable,
+                                   struct lake_error *err);
+/* True for a field that carries the extension name and has exactly the right children. */
+bool arrow_file_schema_is(const struct ArrowSchema *field);
+/* Row `row` of a FILE column. NOT_FOUND for a null; DATA_LOSS when a child is null, the size is
+ * negative or the digest is not 64 lower-case hexadecimal digits. */
+lake_status arrow_file_value_get(const struct ArrowSchema *field, const struct ArrowArray *column,
+                                 int64_t row, struct arrow_file_value *out,
+                                 struct lake_error *err);
+/* Appends to a FILE column under construction (ArrowArrayStartAppending was called). NULL: a null */
+lake_status arrow_file_value_append(struct ArrowArray *column, const struct arrow_file_value *value,
+                                    struct lake_error *err);
+
+/* ---- schemas and arrays ------------------------------------------------------------------------- */
+
+/* Deep equality of format, name, nullability, children, dictionary, and field metadata (as sets of
+ * pairs). On inequality `path` (may be NULL) receives where, such as "frames.state.item". */
+bool arrow_schema_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,
+                        size_t path_bytes);
+/* Human form: "int64", "fixed_size_list<float>[7]", "struct<a: utf8>", "FILE". */
+lake_status arrow_type_format(const struct ArrowSchema *field, struct base_buffer *out,
+                              struct lake_error *err);
+/* The reverse, as the CLI writes columns (CLI-1): int8…uint64, float16/32/64 (float, double), bool,
+ * utf8 (string), large_utf8, binary, large_binary, fixed_size_binary[n], decimal(p,s), date32,
+ * date64, time32[s], time64[us], timestamp[us], timestamp[us, UTC], duration[ms],
+ * list<T>, fixed_size_list<T>[n] (T[n]), struct<a: T, b: T>, dictionary<K, V>, FILE; "!" at the end:
+ * not null. INVALID_ARGUMENT names the position and the accepted types. */
+lake_status arrow_type_parse(struct lake_str text, const char *name, struct ArrowSchema *out,
+                             struct lake_error *err);
+/* A refcounted owner around one batch so that several users can hold its buffers. */
+struct arrow_batch;
+/* Moves `array` in (array->release becomes NULL), also on failure. */
+lake_status arrow_batch_new(struct ArrowArray *array, struct arrow_batch **out,
+                            struct lake_error *err);
+struct arrow_batch *arrow_batch_ref(struct arrow_batch *batch);
+void arrow_batch_unref(struct arrow_batch *batch);
+const struct ArrowArray *arrow_batch_array(const struct arrow_batch *batch);
+/* An ArrowArray over `batch`'s buffers, rows [offset, offset+length), that holds a reference. */
+lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t length,
+                              struct ArrowArray *out, struct lake_error *err);
+/* Full validation of an array from outside against its schema: lengths, offsets monotonic and in
+ * range, dictionary indices in range, UTF-8 valid. INVALID_ARGUMENT names the column. */
+lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
+                                 struct lake_error *err);
+
+/* ---- IPC encoding ------------------------------------------------------------------------------- */
+
+struct arrow_ipc_part {
+    const uint8_t *data; /* NULL: zeros (padding, at most 63 bytes) */
+    size_t size;
+};
+/* One IPC message: the bare flatbuffer, and the body as parts that borrow the batch's buffers. */
+struct arrow_ipc_message {
+    uint8_t *header;
+    size_t header_bytes;
+    struct arrow_ipc_part *parts;
+    size_t part_count;
+    uint64_t body_bytes;
+    struct arrow_batch *owner; /* keeps the buffers of the parts alive */
+    struct base_arena *memory; /* header, parts and rewritten buffers (shifted bitmaps, offsets) */
+};
+void arrow_ipc_message_fini(struct arrow_ipc_message *message);
+
+struct arrow_ipc_encoder;
+lake_status arrow_ipc_encoder_new(const struct ArrowSchema *schema, struct arrow_ipc_encoder **out,
+                                  struct lake_error *err);
+void arrow_ipc_encoder_free(struct arrow_ipc_encoder *encoder);
+lake_status arrow_ipc_encode_schema(struct arrow_ipc_encoder *encoder,
+                                    struct arrow_ipc_message *out, struct lake_error *err);
+/* The messages of one batch: dictionary batches for dictionaries that are new or have changed, then
+ * the record batch. Buffers that need no shift are borrowed, without a copy. `out` is an array of
+ * *count messages, released each and then with base_free. */
+lake_status arrow_ipc_encode_batch(struct arrow_ipc_encoder *encoder, struct arrow_batch *batch,
+                                   struct arrow_ipc_message **out, size_t *count,
+                                   struct lake_error *err);
+/* The exact encoded size (headers and bodies, with padding) of a batch, computed, not encoded. */
+lake_status arrow_ipc_batch_bytes(struct arrow_ipc_encoder *encoder, struct arrow_batch *batch,
+                                  uint64_t *out, struct lake_error *err);
+/* Appends the encapsulated form: FFFFFFFF, length, flatbuffer, padding, body. */
+lake_status arrow_ipc_message_append(const struct arrow_ipc_message *message,
+                                     struct base_buffer *out, struct lake_error *err);
+/* Encapsulated schema bytes (FlightInfo.schema, NAT-14) to and from a schema. */
+lake_status arrow_ipc_schema_to_bytes(const struct ArrowSchema *schema, struct base_buffer *out,
+                                      struct lake_error *err);
+lake_status arrow_ipc_schema_from_bytes(struct lake_bytes bytes, struct ArrowSchema *out,
+                                        struct lake_error *err);
+
+/* ---- IPC decoding ------------------------------------------------------------------------------- */
+
+struct arrow_ipc_limits {
+    uint64_t max_metadata_bytes; /* of one header; default 4 MiB */
+    uint64_t max_body_bytes;     /* of one message, also after decompression; default 256 MiB */
+    bool allow_compressed;
+};
+struct arrow_ipc_limits arrow_ipc_limits_default(void);
+
+struct arrow_ipc_decoder; /* one stream: a schema, then dictionary and record batches */
+lake_status arrow_ipc_decoder_new(const struct arrow_ipc_limits *limits,
+                                  struct arrow_ipc_decoder **out, struct lake_error *err);
+void arrow_ipc_decoder_free(struct arrow_ipc_decoder *decoder);
+/* A body that the decoder may keep: `release(context)` is called when nothing refers to it. */
+struct arrow_ipc_body {
+    struct lake_bytes bytes; /* 8-byte aligned */
+    void (*release)(void *context);
+    void *context;
+};
+enum arrow_ipc_kind { ARROW_IPC_SCHEMA, ARROW_IPC_DICTIONARY, ARROW_IPC_BATCH };
+/* Decodes one message (bare flatbuffer and body). Every offset and length is checked before a
+ * buffer is touched. On ARROW_IPC_BATCH `out` is filled, zero-copy over the body where the data is
+ * not compressed. Takes over `body` in every case. INVALID_ARGUMENT says what was wrong. */
+lake_status arrow_ipc_decode(struct arrow_ipc_decoder *decoder, struct lake_bytes header,
+                             struct arrow_ipc_body *body, enum arrow_ipc_kind *kind,
+                             struct ArrowArray *out, struct lake_error *err);
+/* Borrowed; NULL before the schema message. */
+const struct ArrowSchema *arrow_ipc_decoder_schema(const struct arrow_ipc_decoder *decoder);
+
+/* A stream or file in memory ("ARROW1" or the stream format) as an ArrowArrayStream over `bytes`,
+ * which must outlive the stream. */
+lake_status arrow_ipc_open_bytes(struct lake_bytes bytes, const struct arrow_ipc_limits *limits,
+                                 struct ArrowArrayStream *out, struct lake_error *err);
+/* The same over a file on disk (read incrementally). */
+lake_status arrow_ipc_open_file(const char *path, const struct arrow_ipc_limits *limits,
+                                struct ArrowArrayStream *out, struct lake_error *err);
+/* Writes a stream's schema and batches to a file descriptor in the IPC stream format. */
+lake_status arrow_ipc_write_fd(struct ArrowArrayStream *stream, int fd, struct lake_error *err);
+
+#endif
