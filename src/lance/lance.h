@@ -1,0 +1,188 @@
+/*
+ * lance: the Lance table format, read and written natively.
+ *
+ * A dataset handle is one immutable version of a table: manifest, schema and fragments. Reading
+ * never looks at anything mutable. Writing goes data files -> transaction -> the caller's
+ * before_publish hook -> manifest, whose put-if-absent is the commit point (DESIGN 5, 8).
+ *
+ * Storage versions 2.1 and 2.2 are read and written; what cannot be read is refused by name.
+ * Sources: the public Lance format specification; facts measured against the reference reader are
+ * in docs/folders/lance.md.
+ *
+ * Thread rule: caches, datasets and scans are shared freely; a task and an append belong to one
+ * thread at a time.
+ */
+#ifndef LANCE_LANCE_H
+#define LANCE_LANCE_H
+
+#include <arrow/arrow.h>
+#include <base/base.h>
+#include <storage/storage.h>
+
+/* ---- cache of immutable things (DESIGN 11) ------------------------------------------------------ */
+
+struct lance_cache;
+/* Keeps manifests and file footers up to max_bytes, least recently used out first. */
+lake_status lance_cache_new(size_t max_bytes, struct lance_cache **out, struct lake_error *err);
+void lance_cache_free(struct lance_cache *cache);
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+struct lance_dataset;
+
+/* The newest version, by probing upward from `known_version` (0: not known; then lists once).
+ * Strong: sees every version whose publication returned before the call. NOT_FOUND: no dataset. */
+lake_status lance_latest_version(struct storage_store *store, uint64_t known_version,
+                                 uint64_t *out, struct lake_error *err);
+/* Opens exactly `version` (0: the newest). `store` is rooted at the dataset's directory and
+ * `cache_key` names it in the cache, unique per incarnation (NULL: no caching). NOT_FOUND for a
+ * version that is not (or no longer) there; UNIMPLEMENTED names an unknown feature flag, storage
+ * version or encoding; DATA_LOSS for bytes that contradict the format. */
+lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *cache,
+                               const char *cache_key, uint64_t version, struct lance_dataset **out,
+                               struct lake_error *err);
+struct lance_dataset *lance_dataset_ref(struct lance_dataset *dataset);
+void lance_dataset_unref(struct lance_dataset *dataset); /* NULL is allowed */
+
+uint64_t lance_dataset_version(const struct lance_dataset *dataset);
+/* Borrowed; a struct schema whose children are the columns. */
+const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset);
+uint64_t lance_dataset_row_count(const struct lance_dataset *dataset); /* live rows */
+size_t lance_dataset_fragment_count(const struct lance_dataset *dataset);
+int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset);
+const char *lance_dataset_storage_version(const struct lance_dataset *dataset); /* "2.2" */
+/* A value of the manifest's config map, or NULL. */
+const char *lance_dataset_config(const struct lance_dataset *dataset, const char *key);
+/* A property of the transaction that made this version, copied into `out` (cleared first);
+ * NOT_FOUND when the version has no such property or no readable transaction. */
+lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset,
+                                               const char *key, struct base_buffer *out,
+                                               struct lake_error *err);
+
+/* ---- scanning ----------------------------------------------------------------------------------- */
+
+enum lance_filter_op {
+    LANCE_EQ,
+    LANCE_LT,
+    LANCE_LE,
+    LANCE_GT,
+    LANCE_GE,
+    LANCE_NE,
+    LANCE_IN,
+    LANCE_IS_NULL,
+    LANCE_IS_NOT_NULL
+};
+enum lance_value_kind { LANCE_VALUE_INT64, LANCE_VALUE_UINT64, LANCE_VALUE_DOUBLE, LANCE_VALUE_BYTES };
+struct lance_value { /* in the column's own unit: days, microseconds, unscaled decimal… */
+    enum lance_value_kind kind;
+    union {
+        int64_t i64;
+        uint64_t u64;
+        double f64;
+        struct lake_bytes bytes;
+    };
+};
+/* One conjunct on one top-level column. NULL compares as unknown: such rows do not pass, except
+ * under LANCE_IS_NULL. */
+struct lance_filter {
+    uint32_t column; /* index among the dataset's columns */
+    enum lance_filter_op op;
+    const struct lance_value *values; /* one, or several for LANCE_IN */
+    size_t value_count;
+};
+
+struct lance_scan_options {
+    const uint32_t *columns; /* projected top-level columns in output order; may be empty: counts */
+    size_t column_count;
+    const struct lance_filter *filters; /* all must hold; borrowed only during the call */
+    size_t filter_count;
+    uint32_t batch_rows;  /* at most this many rows a batch; default 16384 */
+    size_t batch_bytes;   /* and roughly this many bytes (L20); default 8 MiB */
+    size_t task_rows;     /* rows one task covers; default 131072 */
+    const bool *stop;     /* polled (atomically); true ends every task with CANCELLED; may be NULL */
+};
+void lance_scan_options_init(struct lance_scan_options *options);
+
+struct lance_scan; /* the plan: tasks over fragments and row ranges, in row order */
+struct lance_task;
+lake_status lance_scan_new(struct lance_dataset *dataset, const struct lance_scan_options *options,
+                           struct lance_scan **out, struct lake_error *err);
+void lance_scan_free(struct lance_scan *scan); /* after its tasks */
+/* Borrowed: the projected columns, in the order asked for. */
+const struct ArrowSchema *lance_scan_schema(const struct lance_scan *scan);
+/* True when filter `index` is exact: every row of every batch satisfies it. */
+bool lance_scan_filter_applied(const struct lance_scan *scan, size_t index);
+size_t lance_scan_task_count(const struct lance_scan *scan);
+/* Claims the next task; *out NULL when none is left. Thread-safe. */
+lake_status lance_scan_next_task(struct lance_scan *scan, struct lance_task **out,
+                                 struct lake_error *err);
+uint64_t lance_task_index(const struct lance_task *task); /* ascending in row order */
+/* The next batch of live rows that pass the applied filters, never empty (L15); *end when the task
+ * is done. With no columns projected a batch is a struct array with a length and no children. */
+lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, bool *end,
+                            struct lake_error *err);
+void lance_task_free(struct lance_task *task);
+
+struct lance_scan_stats { /* of one scan so far; thread-safe to read */
+    uint64_t bytes_read;
+    uint64_t pages_read;
+    uint64_t rows_scanned;
+};
+void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out);
+
+/* ---- writing ------------------------------------------------------------------------------------ */
+
+struct lance_key_value {
+    const char *key;
+    const char *value;
+};
+
+struct lance_commit_options {
+    const struct lance_key_value *properties; /* transaction properties, such as the operation ID */
+    size_t property_count;
+    /* Called after the transaction is durable and before the manifest of `version` is published;
+     * again with the next number when another writer took that version. A failure ends the commit
+     * with nothing visible. May be NULL. */
+    lake_status (*before_publish)(void *context, uint64_t version, struct lake_error *err);
+    void *context;
+    uint32_t max_attempts; /* default 20 */
+};
+void lance_commit_options_init(struct lance_commit_options *options);
+
+struct lance_create_options {
+    const char *storage_version; /* "2.2" (default) or "2.1" */
+    const struct lance_key_value *config;
+    size_t config_count;
+    struct lance_commit_options commit;
+};
+void lance_create_options_init(struct lance_create_options *options);
+/* INVALID_ARGUMENT for a type that Lance cannot hold. */
+lake_status lance_schema_check(const struct ArrowSchema *schema, const char *storage_version,
+                               struct lake_error *err);
+/* Version 1 of a new, empty dataset. ALREADY_EXISTS when there is one. */
+lake_status lance_dataset_create(struct storage_store *store, const struct ArrowSchema *schema,
+                                 const struct lance_create_options *options,
+                                 struct lance_dataset **out, struct lake_error *err);
+
+struct lance_append;
+/* Starts data files for rows to be added to the table that `base` is a version of. */
+lake_status lance_append_new(struct storage_store *store, struct lance_dataset *base,
+                             struct lance_append **out, struct lake_error *err);
+/* `batch` has the dataset's schema (same columns in the same order); borrowed during the call.
+ * INVALID_ARGUMENT for a null in a column that is not nullable. */
+lake_status lance_append_write(struct lance_append *append, const struct ArrowArray *batch,
+                               struct lake_error *err);
+/* Makes the rows durable and publishes them as one new version, rebased over versions committed
+ * since `base` where Lance's conflict rules allow it (else ABORTED: retry from the newest version).
+ * OUTCOME_UNKNOWN when the publication's result could not be learnt. */
+lake_status lance_append_commit(struct lance_append *append,
+                                const struct lance_commit_options *options, uint64_t *version,
+                                struct lake_error *err);
+void lance_append_free(struct lance_append *append); /* removes what was not committed */
+
+/* A stream as one append, or as the first version of a new dataset: for tools and benchmarks. */
+lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStream *stream,
+                               const struct lance_create_options *options, bool append,
+                               uint64_t *version, struct lake_error *err);
+
+#endif
