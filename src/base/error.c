@@ -61,7 +61,8 @@ static void cut_at_character(char *text, size_t size, size_t room)
 
 /* Formats through a scratch copy, since the arguments may point into err->message; four more bytes
  * than the field let the cut see whether a character continues. */
-static void set_message(struct lake_error *err, const char *format, va_list args)
+static __attribute__((format(printf, 2, 0))) void set_message(struct lake_error *err,
+                                                              const char *format, va_list args)
 {
     char scratch[LAKE_ERROR_MESSAGE_BYTES + 4];
     int length = vsnprintf(scratch, sizeof(scratch), format, args);
