@@ -126,3 +126,15 @@ function(lake_read_tags file libs_out labels_out)
   set(${libs_out} ${libs} PARENT_SCOPE)
   set(${labels_out} ${labels} PARENT_SCOPE)
 endfunction()
+
+# proto/lake.proto, the messages that meta, query and client share: `#include <lake.pb-c.h>`.
+set(protocol_dir ${CMAKE_BINARY_DIR}/proto/protocol)
+file(MAKE_DIRECTORY ${protocol_dir})
+add_custom_command(
+  OUTPUT ${protocol_dir}/lake.pb-c.c ${protocol_dir}/lake.pb-c.h
+  COMMAND ${PROTOC_C} --c_out=${protocol_dir} --proto_path=${CMAKE_SOURCE_DIR}/proto lake.proto
+  DEPENDS ${CMAKE_SOURCE_DIR}/proto/lake.proto VERBATIM)
+add_library(lake_protocol STATIC ${protocol_dir}/lake.pb-c.c ${protocol_dir}/lake.pb-c.h)
+target_compile_options(lake_protocol PRIVATE -w)
+target_include_directories(lake_protocol SYSTEM PUBLIC ${protocol_dir})
+target_link_libraries(lake_protocol PUBLIC PkgConfig::PROTOBUF_C)
