@@ -1,0 +1,354 @@
+/*
+ * liblake: the client library of Lake.
+ *
+ * A client talks only to a Query server (Flight SQL over gRPC); object bytes, such as videos, point
+ * clouds and weights, go straight between this library and object storage, hashed on the way.
+ *
+ * Conventions
+ *  - Every function that can fail returns lake_status and takes a `struct lake_error *` last (NULL
+ *    is allowed). Out-parameters come back untouched on failure.
+ *  - Strings are UTF-8, NUL-terminated, and copied by the library unless stated otherwise.
+ *  - Tables, rows and results are Arrow arrays in the Arrow C data interface; the structs are
+ *    defined below, and any Arrow library can produce or consume them.
+ *  - Options structs start with a version; initialise them with their _INIT macro.
+ *  - A client and its references are thread-safe. Readers and result streams belong to one thread
+ *    at a time.
+ *
+ * Errors that any call to the server can give: UNAVAILABLE (no server there; nothing was done),
+ * UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED (the server is busy: try later),
+ * DEADLINE_EXCEEDED, and LAKE_OUTCOME_UNKNOWN for an append whose answer was lost: retry it with
+ * the same operation ID, which cannot add the rows twice.
+ */
+#ifndef LAKE_LAKE_H
+#define LAKE_LAKE_H
+
+#include <lake/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the Arrow C data and stream interfaces (layout fixed by Arrow's specification) -------------- */
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+#endif
+
+/* ---- connecting --------------------------------------------------------------------------------- */
+
+typedef struct lake_client lake_client;
+
+struct lake_connect_options {
+    uint32_t version;         /* 1 */
+    bool tls;                 /* encrypt; implied by ca_pem and server_name */
+    const char *bearer_token; /* NULL: anonymous, which only a server on loopback accepts */
+    const char *ca_pem;       /* certificate authorities in PEM; NULL: the system's */
+    const char *server_name;  /* name to expect in the certificate; NULL: the address's host */
+    int64_t timeout_ms;       /* of one request that is not a stream; 0: 30,000 */
+    uint32_t schema_cache_tables; /* 0: 1,024; at most 65,536 */
+    uint32_t schema_cache_ttl_ms; /* 0: 60,000; at most 3,600,000 */
+};
+#define LAKE_CONNECT_OPTIONS_INIT {.version = 1}
+
+/*
+ * Makes a client for the Query server at `address` ("host:port"). Asks the server once for the
+ * caller's stage, so it fails at once when nobody is there.
+ *
+ * `out` receives one reference, given back with lake_client_unref.
+ */
+lake_status lake_connect(const char *address, const struct lake_connect_options *options,
+                         lake_client **out, struct lake_error *err);
+
+/* The same, but the client never touches object storage: no insert of files, no open (SDK-1). */
+lake_status lake_connect_query_only(const char *address, const struct lake_connect_options *options,
+                                    lake_client **out, struct lake_error *err);
+
+/* Another reference to the same client, with the same connections and caches. Thread-safe. */
+lake_client *lake_client_ref(lake_client *client);
+/* Gives a reference back; the last one closes the connections. NULL is allowed. */
+void lake_client_unref(lake_client *client);
+
+/* ---- tables ------------------------------------------------------------------------------------- */
+
+/*
+ * Initialises `out` as the schema of a FILE column named `name`: put it among the children of a
+ * table's schema. The caller releases it as any ArrowSchema.
+ */
+lake_status lake_file_schema_init(struct ArrowSchema *out, const char *name, bool nullable,
+                                  struct lake_error *err);
+
+/*
+ * Initialises `out` as the struct schema of "name:type" columns, as on the command line, such as
+ * {"id:int64!", "state:float[7]", "video:FILE"}. INVALID_ARGUMENT names the wrong one.
+ */
+lake_status lake_schema_parse(const char *const *columns, size_t column_count,
+                              struct ArrowSchema *out, struct lake_error *err);
+
+/*
+ * Creates the table `table` ("namespace.table") with the columns of `schema`, a struct schema, which
+ * stays the caller's. ALREADY_EXISTS when there is one, INVALID_ARGUMENT for a name or type that
+ * Lake does not take.
+ */
+lake_status lake_create_table(lake_client *client, const char *table,
+                              const struct ArrowSchema *schema, struct lake_error *err);
+
+/* NOT_FOUND when there is no such table. Versions already pinned by running statements stay. */
+lake_status lake_drop_table(lake_client *client, const char *table, struct lake_error *err);
+
+struct lake_table_info {
+    char *table;              /* "namespace.table" */
+    char *location;           /* where its Lance dataset is, as a URI */
+    char *incarnation;        /* changes when a table is dropped and created again */
+    uint64_t version;         /* newest */
+    struct ArrowSchema schema;
+};
+/* NOT_FOUND when there is no such table. `out` is released with lake_table_info_fini. */
+lake_status lake_describe_table(lake_client *client, const char *table,
+                                struct lake_table_info *out, struct lake_error *err);
+void lake_table_info_fini(struct lake_table_info *info);
+
+struct lake_table_list {
+    char **tables; /* "namespace.table", ascending */
+    size_t count;
+};
+/* The tables of `namespace_name`, or of all granted ones for NULL. Release with _fini. */
+lake_status lake_list_tables(lake_client *client, const char *namespace_name,
+                             struct lake_table_list *out, struct lake_error *err);
+void lake_table_list_fini(struct lake_table_list *list);
+
+/* Forgets the cached schema of one table, or of all (SDK-2). */
+void lake_schema_cache_invalidate(lake_client *client, const char *table);
+void lake_schema_cache_clear(lake_client *client);
+
+/* ---- objects ------------------------------------------------------------------------------------ */
+
+/* What a FILE value says of its object (NAT-3). */
+struct lake_data_location {
+    char *uri;
+    char *media_type;
+    int64_t size_bytes;
+    char sha256_hex[65];
+};
+void lake_data_location_fini(struct lake_data_location *location);
+
+/*
+ * A source of bytes that are read once, front to back. `read` fills up to `size` bytes, sets *got
+ * (0: the end) and returns 0, or an errno value.
+ */
+struct lake_source {
+    int (*read)(void *context, void *buffer, size_t size, size_t *got);
+    void *context;
+};
+
+/* Told now and then, from the thread that called, how far a transfer is; total -1: not known.
+ * Returning false cancels the transfer (LAKE_CANCELLED). */
+typedef bool (*lake_progress)(void *context, int64_t done_bytes, int64_t total_bytes);
+
+/*
+ * Stores a file in the caller's stage, hashing it while it is copied; constant memory. On success the
+ * object is durable and `out` (release with lake_data_location_fini) says where it is; no table
+ * refers to it yet. NOT_FOUND: no such file. ABORTED: the file changed or vanished while it was
+ * read. RESOURCE_EXHAUSTED: the disk is full. Nothing is left behind on failure.
+ */
+lake_status lake_upload_path(lake_client *client, const char *path, const char *media_type,
+                             lake_progress progress, void *progress_context,
+                             struct lake_data_location *out, struct lake_error *err);
+lake_status lake_upload_source(lake_client *client, struct lake_source source,
+                               const char *media_type, lake_progress progress,
+                               void *progress_context, struct lake_data_location *out,
+                               struct lake_error *err);
+
+typedef struct lake_reader lake_reader;
+
+/*
+ * Opens the whole object. Its bytes are hashed while they are read, and the end of the stream is
+ * reported only when size and SHA-256 are those of `location` (OBJ-5). INVALID_ARGUMENT for a
+ * malformed location, PERMISSION_DENIED for one outside the caller's stage, NOT_FOUND.
+ */
+lake_status lake_open(lake_client *client, const struct lake_data_location *location,
+                      lake_reader **out, struct lake_error *err);
+/*
+ * Opens the bytes [start, end). OUT_OF_RANGE when the range is empty, reversed or past the size. A
+ * range's bytes are exact in number but are not checked against the digest (OBJ-6).
+ */
+lake_status lake_open_range(lake_client *client, const struct lake_data_location *location,
+                            int64_t start, int64_t end, lake_reader **out,
+                            struct lake_error *err);
+/*
+ * Reads up to `size` bytes; *got 0 with LAKE_OK is the verified end. DATA_LOSS: the object is
+ * shorter, longer or other than its location says; do not use what was read before.
+ */
+lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, size_t *got,
+                             struct lake_error *err);
+void lake_reader_free(lake_reader *reader); /* NULL is allowed */
+
+/*
+ * Reads the whole object into `path`. The file appears under that name only when it is complete,
+ * verified and durable; an existing file is replaced.
+ */
+lake_status lake_download(lake_client *client, const struct lake_data_location *location,
+                          const char *path, lake_progress progress, void *progress_context,
+                          struct lake_error *err);
+
+/* ---- adding rows -------------------------------------------------------------------------------- */
+
+enum lake_value_kind {
+    LAKE_VALUE_NULL,
+    LAKE_VALUE_BOOL,
+    LAKE_VALUE_INT64,
+    LAKE_VALUE_DOUBLE,
+    LAKE_VALUE_TEXT,
+    LAKE_VALUE_BYTES,
+    LAKE_VALUE_FLOAT_LIST,  /* for list and fixed-size list columns of float or double */
+    LAKE_VALUE_FILE_PATH,   /* upload this file */
+    LAKE_VALUE_FILE_SOURCE, /* upload what this source yields */
+    LAKE_VALUE_LOCATION     /* an object that was uploaded before */
+};
+
+/* One value; everything it points to is borrowed during the call. Integers go to any integer, date,
+ * time and timestamp column they fit in (in the column's own unit), doubles to any float column. */
+struct lake_value {
+    enum lake_value_kind kind;
+    union {
+        bool boolean;
+        int64_t int64;
+        double float64;
+        struct {
+            const char *data;
+            size_t size;
+        } text;
+        struct {
+            const uint8_t *data;
+            size_t size;
+        } bytes;
+        struct {
+            const double *data;
+            size_t count;
+        } floats;
+        struct {
+            const char *path;
+            const char *media_type;
+        } file_path;
+        struct {
+            struct lake_source source;
+            const char *media_type;
+        } file_source;
+        const struct lake_data_location *location;
+    } as;
+};
+
+#define LAKE_OPERATION_ID_BYTES 37
+struct lake_insert_result {
+    uint64_t version; /* of the table, the one that holds the rows */
+    uint64_t row_count;
+    bool replayed; /* the operation ID had been committed before; nothing was added now */
+    char operation_id[LAKE_OPERATION_ID_BYTES];
+    struct lake_data_location *locations; /* of the uploaded files, row by row, left to right */
+    size_t location_count;
+};
+#define LAKE_INSERT_RESULT_INIT {0}
+void lake_insert_result_fini(struct lake_insert_result *result);
+
+/*
+ * Adds one row, or `row_count` rows (1..=10,000), by a statement of the form
+ * `INSERT INTO ns.t (a, b) VALUES (?, ?)`. `values` holds row after row, as many as the statement
+ * has columns. Columns left out become null. Every row is checked before the first upload; then the
+ * files are uploaded and all rows become one batch and one version (SDK-3). `result` may be NULL.
+ *
+ * INVALID_ARGUMENT: the statement, the number of values, or a value that does not fit its column
+ * (row and column are named). RESOURCE_EXHAUSTED: above 64 MiB encoded, or 16 MiB of metadata.
+ */
+lake_status lake_insert(lake_client *client, const char *sql, const struct lake_value *values,
+                        size_t value_count, struct lake_insert_result *result,
+                        struct lake_error *err);
+lake_status lake_insert_many(lake_client *client, const char *sql, const struct lake_value *values,
+                             size_t row_count, size_t values_per_row,
+                             struct lake_insert_result *result, struct lake_error *err);
+
+/*
+ * Adds Arrow batches, exactly of the table's schema, as one version: 1..=10,000 rows in all, every
+ * batch non-empty, at most 64 MiB (SDK-4). `batches` stay the caller's. `operation_id` (a UUIDv7, or
+ * NULL for a fresh one) makes the append idempotent: the same ID with the same rows gives the first
+ * version, with others ALREADY_EXISTS.
+ */
+lake_status lake_append_batches(lake_client *client, const char *table,
+                                const struct ArrowSchema *schema,
+                                const struct ArrowArray *const *batches, size_t batch_count,
+                                const char *operation_id, struct lake_insert_result *result,
+                                struct lake_error *err);
+
+/* ---- queries ------------------------------------------------------------------------------------ */
+
+/*
+ * Runs one SELECT and gives its rows as a stream of record batches, pulled one by one from the
+ * server. Releasing the stream early stops the work. When get_next returns an errno value,
+ * get_last_error has the message.
+ *
+ * INVALID_ARGUMENT: the engine's message for wrong SQL, also for anything but a SELECT.
+ * PERMISSION_DENIED: a table that is not there or not yours.
+ */
+lake_status lake_query(lake_client *client, const char *sql, struct ArrowArrayStream *out,
+                       struct lake_error *err);
+/* The status of the last failed get_next of a stream made by lake_query, LAKE_OK if none. */
+lake_status lake_query_status(const struct ArrowArrayStream *stream);
+
+/*
+ * Decodes the FILE value at `row` of column `column` of a batch with its schema (both as lake_query
+ * gives them). NOT_FOUND: null. INVALID_ARGUMENT: the column is not a FILE. Release with _fini.
+ */
+lake_status lake_data_location_get(const struct ArrowSchema *schema, const struct ArrowArray *batch,
+                                   size_t column, int64_t row, struct lake_data_location *out,
+                                   struct lake_error *err);
+
+/* The library's version, as "0.1.0". */
+const char *lake_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
