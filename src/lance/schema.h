@@ -8,10 +8,11 @@
 #include "lance.h"
 
 #define LANCE_MAX_NESTING 32
-#define LANCE_MAX_FIELDS 10000
+#define LANCE_MAX_FIELDS  10000
 
 enum lance_node_kind {
-    LANCE_NODE_LEAF,   /* one physical column: primitives, strings, FSL of primitives, dictionary */
+    LANCE_NODE_LEAF,   /* one physical column: primitives, strings, FSL of primitives, dictionary,
+                          and (with children, which have no column) a packed struct or blob v2 */
     LANCE_NODE_STRUCT, /* children; no column of its own in 2.1+ */
     LANCE_NODE_LIST,   /* list or large_list, one child */
     LANCE_NODE_MAP,    /* one child `entries`, 2.2 */
@@ -42,10 +43,50 @@ struct lance_schema {
     size_t metadata_count;
 };
 
-/* From Arrow, ids 0, 1, 2… in pre-order. */
+/* The protobuf messages of proto/lance_file.proto; include "lance_file.pb-c.h" to look inside. */
+struct LancePb__Field;
+struct LancePb__BytesEntry;
+
+/* From Arrow, ids 0, 1, 2… in pre-order. `out->arrow` is what a reader of the table will see: a
+ * fixed-size list's item is named `item` and nullable, whatever it was. INVALID_ARGUMENT for a type
+ * that Lance (or this storage version) cannot hold. */
 lake_status lance_schema_from_arrow(const struct ArrowSchema *arrow, const char *storage_version,
                                     struct lance_schema *out, struct lake_error *err);
+/* From a manifest's or a data file's flat list: parents before their children, linked by id.
+ * Everything is copied. DATA_LOSS for a list that is no tree; UNIMPLEMENTED names a logical type
+ * that is not known. */
+lake_status lance_schema_from_fields(struct LancePb__Field *const *fields, size_t field_count,
+                                     struct LancePb__BytesEntry *const *metadata,
+                                     size_t metadata_count, struct lance_schema *out,
+                                     struct lake_error *err);
+/* The reverse, in pre-order, allocated from `arena`. */
+lake_status lance_schema_to_fields(const struct lance_schema *schema, struct base_arena *arena,
+                                   struct LancePb__Field ***out, size_t *count,
+                                   struct lake_error *err);
+/* The schema's metadata as messages, allocated from `arena`. */
+lake_status lance_schema_metadata_to_entries(const struct lance_schema *schema,
+                                             struct base_arena *arena,
+                                             struct LancePb__BytesEntry ***out, size_t *count,
+                                             struct lake_error *err);
+/* A value of the field's metadata, or NULL. Values with a NUL inside are cut there. */
+const char *lance_field_metadata(const struct lance_field *field, const char *key);
 void lance_schema_fini(struct lance_schema *schema);
+
+/* ---- logical types (logical_type.c) -------------------------------------------------------------
+ */
+
+#define LANCE_LOGICAL_TYPE_BYTES 256 /* with the NUL */
+
+/* The logical type of an Arrow field, without looking below lists, structs and maps. */
+lake_status lance_logical_type_of(const struct ArrowSchema *field, char *out,
+                                  struct lake_error *err);
+/* Which kind of node a logical type is. */
+enum lance_node_kind lance_logical_type_kind(const char *logical_type);
+/* Sets format (and dictionary, and the items of a primitive fixed-size list) of an initialised
+ * field. Children of lists, structs, maps and fixed-size lists of structs are the caller's. */
+lake_status lance_logical_type_apply(const char *logical_type, struct ArrowSchema *out,
+                                     struct lake_error *err);
+
 /* The ids of the leaves (physical columns, 2.1+) below a field, in pre-order. */
 size_t lance_field_leaf_count(const struct lance_field *field);
 void lance_field_leaf_ids(const struct lance_field *field, int32_t *out);
