@@ -2,8 +2,9 @@
  * storage: object stores behind one method table.
  *
  * A key is a relative path of one or more components joined by '/', without empty, "." or ".."
- * components and without NUL; anything else is INVALID_ARGUMENT. An object is immutable once it is
- * visible: it appears whole, under its name, or not at all.
+ * components and without NUL, of at most STORAGE_MAX_KEY_BYTES; anything else is
+ * INVALID_ARGUMENT. An object is immutable once it is visible: it appears whole, under its name,
+ * or not at all.
  *
  * Thread rule: a store is shared freely between threads; a writer belongs to one thread.
  */
@@ -12,8 +13,13 @@
 
 #include <base/base.h>
 
+#define STORAGE_MAX_KEY_BYTES 1024 /* S3's limit */
+#define STORAGE_MAX_LIST      1000
+
 struct storage_store;
 struct storage_writer;
+
+bool storage_key_valid(struct lake_str key);
 
 struct storage_object_info {
     uint64_t size_bytes;
@@ -54,13 +60,15 @@ struct storage_methods {
 
 /* Wraps an implementation; the store owns `context` from here on. `uri` is copied: where the store
  * is, as in "file:///data/lake". */
-lake_status storage_store_new(const struct storage_methods *methods, void *context,
-                              const char *uri, struct storage_store **out, struct lake_error *err);
+lake_status storage_store_new(const struct storage_methods *methods, void *context, const char *uri,
+                              struct storage_store **out, struct lake_error *err);
 struct storage_store *storage_store_ref(struct storage_store *store);
 void storage_store_unref(struct storage_store *store); /* NULL is allowed */
 const char *storage_store_uri(const struct storage_store *store);
 
-/* A directory of this machine, absolute or relative; made (with parents) when `create`. */
+/* A directory of this machine, absolute or relative; made (with parents) when `create`. Symbolic
+ * links below it are never followed: PERMISSION_DENIED, and listings leave them out. Components
+ * that start with ".tmp-" are its own temporary files: refused as keys, left out of listings. */
 lake_status storage_local_open(const char *directory, bool create, struct storage_store **out,
                                struct lake_error *err);
 /* The store below `prefix` of another; keeps a reference. */
@@ -76,7 +84,8 @@ lake_status storage_read_range(struct storage_store *store, struct lake_str key,
 /* The whole object appended to `out`; RESOURCE_EXHAUSTED above out->max_bytes, before reading. */
 lake_status storage_read_all(struct storage_store *store, struct lake_str key,
                              struct base_buffer *out, struct lake_error *err);
-/* Durable when it returns (file and directory synced). */
+/* Durable when it returns (file and directory synced). OUTCOME_UNKNOWN, here and from the other two
+ * that publish: the object is visible, but its directory could not be synced. */
 lake_status storage_put(struct storage_store *store, struct lake_str key, struct lake_bytes data,
                         struct lake_error *err);
 /* ALREADY_EXISTS when the key is taken; of racing callers, in any process, exactly one wins. */
@@ -99,11 +108,13 @@ lake_status storage_writer_open(struct storage_store *store, struct lake_str key
                                 struct lake_error *err);
 lake_status storage_writer_write(struct storage_writer *writer, struct lake_bytes data,
                                  struct lake_error *err);
-/* Both release the writer. After a failed commit nothing is visible and nothing is left behind. */
+/* Both release the writer. After a failed commit nothing is visible and nothing is left behind,
+ * unless the code is OUTCOME_UNKNOWN. */
 lake_status storage_writer_commit(struct storage_writer *writer, struct lake_error *err);
 void storage_writer_abort(struct storage_writer *writer); /* NULL is allowed */
 
-/* Removes temporary files that a killed process left below `prefix`, older than `age_ms`. */
+/* Removes temporary files that killed processes left in a local store (or a child of one) and that
+ * are older than `age_ms`; those a live writer holds stay whatever their age. */
 lake_status storage_local_sweep(struct storage_store *store, int64_t age_ms, uint64_t *removed,
                                 struct lake_error *err);
 
