@@ -15,18 +15,18 @@
 struct query_server;
 
 struct query_options {
-    const char *address;           /* "127.0.0.1:0" by default */
-    const char *meta_address;      /* "host:port" of Metasrv; required */
+    const char *address;                           /* "127.0.0.1:0" by default */
+    const char *meta_address;                      /* "host:port" of Metasrv; required */
     const struct rpc_authenticator *authenticator; /* required; borrowed */
     const char *tls_cert_path;
     const char *tls_key_path;
     bool allow_insecure;
-    const char *meta_token_path;   /* LAKE_METADATA_AUTH_TOKEN_FILE */
-    const char *meta_ca_path;      /* LAKE_METADATA_CA_FILE */
-    const char *meta_server_name;  /* LAKE_METADATA_SERVER_NAME */
-    const char *ticket_keys_path;  /* LAKE_QUERY_TICKET_KEYS_FILE; required off loopback (TIX-2) */
-    uint64_t ticket_ttl_s;         /* LAKE_QUERY_TICKET_TTL_SECS: 300, 1..=3600 */
-    uint64_t max_concurrent;            /* ADM-1 and their variables */
+    const char *meta_token_path;  /* LAKE_METADATA_AUTH_TOKEN_FILE */
+    const char *meta_ca_path;     /* LAKE_METADATA_CA_FILE */
+    const char *meta_server_name; /* LAKE_METADATA_SERVER_NAME */
+    const char *ticket_keys_path; /* LAKE_QUERY_TICKET_KEYS_FILE; required off loopback (TIX-2) */
+    uint64_t ticket_ttl_s;        /* LAKE_QUERY_TICKET_TTL_SECS: 300, 1..=3600 */
+    uint64_t max_concurrent;      /* ADM-1 and their variables */
     uint64_t max_concurrent_per_tenant;
     uint64_t max_tracked_tenants;
     uint64_t queue_timeout_ms;
@@ -45,6 +45,6 @@ lake_status query_server_start(struct query_server *server, struct lake_error *e
 int query_server_port(const struct query_server *server);
 lake_status query_server_stop(struct query_server *server, int64_t grace_ms,
                               struct lake_error *err); /* OPS-1 */
-void query_server_free(struct query_server *server); /* NULL is allowed */
+void query_server_free(struct query_server *server);   /* NULL is allowed */
 
 #endif

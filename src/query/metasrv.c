@@ -1,0 +1,149 @@
+#include "query_internal.h"
+
+#include <string.h>
+
+#define ACTION_DEADLINE_MS 30000
+#define MAX_CA_BYTES (1024 * 1024)
+#define MAX_TOKEN_BYTES 4096
+
+/* The headers by which Metasrv learns for whom this server acts (NAT-13). */
+#define HEADER_PRINCIPAL "lake-on-behalf-of"
+#define HEADER_TENANT "lake-tenant"
+#define HEADER_NAMESPACES "lake-namespaces"
+
+struct query_metasrv {
+    struct rpc_channel *channel;
+};
+
+lake_status query_metasrv_open(const struct query_options *options, struct query_metasrv **out,
+                               struct lake_error *err)
+{
+    struct query_metasrv *metasrv = base_calloc_array(1, sizeof(*metasrv));
+    struct base_secret token = {0};
+    struct base_secret ca = {0};
+    lake_status status = LAKE_OK;
+    if (metasrv == NULL)
+        return base_fail_no_memory(err, sizeof(*metasrv));
+    struct rpc_channel_options channel = {
+        .target = options->meta_address,
+        .tls = options->meta_ca_path != NULL || options->meta_server_name != NULL,
+        .server_name = options->meta_server_name,
+    };
+    if (options->meta_token_path != NULL) {
+        status = base_secret_read_file(&token, options->meta_token_path, MAX_TOKEN_BYTES, err);
+        channel.bearer_token = &token;
+    }
+    if (status == LAKE_OK && options->meta_ca_path != NULL) {
+        status = base_file_read_text(options->meta_ca_path, MAX_CA_BYTES, &ca, err);
+        channel.ca_pem = (const char *)ca.data;
+    }
+    if (status == LAKE_OK)
+        status = rpc_channel_open(&channel, &metasrv->channel, err);
+    base_secret_fini(&token);
+    base_secret_fini(&ca);
+    if (status != LAKE_OK) {
+        base_free(metasrv);
+        return status;
+    }
+    *out = metasrv;
+    return LAKE_OK;
+}
+
+void query_metasrv_free(struct query_metasrv *metasrv)
+{
+    if (metasrv == NULL)
+        return;
+    rpc_channel_unref(metasrv->channel);
+    base_free(metasrv);
+}
+
+static lake_status namespaces_header(const struct rpc_principal *principal, struct base_buffer *out,
+                                     struct lake_error *err)
+{
+    if (principal->all_namespaces)
+        return base_buffer_append(out, "*", 1, err);
+    for (size_t i = 0; i < principal->namespace_count; i++) {
+        lake_status status = base_buffer_printf(out, err, "%s%s", i == 0 ? "" : ",",
+                                                principal->namespaces[i]);
+        if (status != LAKE_OK)
+            return status;
+    }
+    return LAKE_OK;
+}
+
+static lake_status start_call(struct query_metasrv *metasrv, const struct rpc_principal *principal,
+                              const char *method, int64_t deadline_ms, struct rpc_client_call **out,
+                              struct lake_error *err)
+{
+    struct rpc_header headers[3];
+    size_t count = 0;
+    struct base_buffer namespaces;
+    base_buffer_init(&namespaces, 8192);
+    lake_status status = LAKE_OK;
+    if (principal != NULL) {
+        status = namespaces_header(principal, &namespaces, err);
+        headers[0] = (struct rpc_header){HEADER_PRINCIPAL, base_str_of(principal->principal_id)};
+        headers[1] = (struct rpc_header){HEADER_TENANT, base_str_of(principal->tenant_id)};
+        headers[2] = (struct rpc_header){
+            HEADER_NAMESPACES, {(const char *)namespaces.data, namespaces.size}};
+        count = 3;
+    }
+    if (status == LAKE_OK)
+        status = rpc_client_call_start(metasrv->channel, method, headers, count, deadline_ms, out,
+                                       err);
+    base_buffer_fini(&namespaces);
+    return status;
+}
+
+static lake_status receive_results(struct rpc_client_call *call, struct base_buffer *reply,
+                                   struct lake_error *err)
+{
+    bool end = false;
+    bool first = true;
+    while (!end) {
+        struct rpc_payload payload = {0};
+        struct lake_bytes body;
+        lake_status status = rpc_client_call_receive(call, &payload, &end, err);
+        if (status == LAKE_OK && !end && first) {
+            status = flight_result_decode(payload.bytes, &body, err);
+            if (status == LAKE_OK)
+                status = base_buffer_append(reply, body.data, body.size, err);
+            first = false;
+        }
+        rpc_payload_fini(&payload);
+        if (status != LAKE_OK)
+            return status;
+    }
+    return LAKE_OK;
+}
+
+lake_status query_metasrv_action(struct query_metasrv *metasrv, const struct rpc_principal *principal,
+                                 const char *type, struct lake_bytes body, struct base_buffer *reply,
+                                 struct lake_error *err)
+{
+    struct flight_action action = {base_str_of(type), body};
+    struct rpc_client_call *call = NULL;
+    struct base_buffer request;
+    base_buffer_init(&request, body.size + 4096);
+    base_buffer_clear(reply);
+    lake_status status = flight_action_encode(&action, &request, err);
+    if (status == LAKE_OK)
+        status = start_call(metasrv, principal, FLIGHT_METHOD_DO_ACTION, ACTION_DEADLINE_MS, &call,
+                            err);
+    if (status == LAKE_OK)
+        status = flight_send_bytes(flight_sender_of_client(call), base_buffer_view(&request), err);
+    if (status == LAKE_OK)
+        status = rpc_client_call_finish_sending(call, err);
+    if (status == LAKE_OK)
+        status = receive_results(call, reply, err);
+    rpc_client_call_free(call);
+    base_buffer_fini(&request);
+    return status;
+}
+
+lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_principal *principal,
+                              int64_t deadline_ms, struct rpc_client_call **out,
+                              struct lake_error *err)
+{
+    return start_call(metasrv, principal, FLIGHT_METHOD_DO_PUT, deadline_ms, out, err);
+}

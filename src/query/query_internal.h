@@ -1,0 +1,144 @@
+/*
+ * What the files of `query` share: the server's parts, and the small seams between them.
+ *
+ *   service.c    the Flight methods: decodes, dispatches, answers
+ *   statement.c  GetFlightInfo, GetSchema, DoGet and prepared handles of SELECTs
+ *   tables.c     from a statement's references to exactly pinned, opened datasets
+ *   discovery.c  catalog, schema and table listings from memory (CAT)
+ *   sql_info.c   what the server says of itself
+ *   append.c     DoPut, passed on to Metasrv
+ *   metasrv.c    the one channel to Metasrv
+ *   ticket.c, admission.c, watchdog.c   sealing, places, execution time
+ */
+#ifndef QUERY_INTERNAL_H
+#define QUERY_INTERNAL_H
+
+#include "admission.h"
+#include "query.h"
+#include "ticket.h"
+#include "watchdog.h"
+
+#include <flight/flight.h>
+#include <sql/sql.h>
+
+#include <lake.pb-c.h>
+
+#define QUERY_CATALOG "lake"
+
+struct query_metasrv;
+struct query_directory;
+struct query_tables;
+
+struct query_server {
+    struct query_options options;
+    struct rpc_server *rpc;
+    struct query_metasrv *metasrv;
+    struct query_directory *directory;
+    struct query_tables *tables;
+    struct query_admission *admission;
+    struct query_watchdog *watchdog;
+    struct query_ticket_keys *ticket_keys;
+    struct sql_engine *engine;
+};
+
+/* ---- metasrv.c ----------------------------------------------------------------------------------- */
+
+lake_status query_metasrv_open(const struct query_options *options, struct query_metasrv **out,
+                               struct lake_error *err);
+void query_metasrv_free(struct query_metasrv *metasrv);
+/* One action, on behalf of `principal` (NULL: of this server itself). `reply` is cleared and
+ * receives the body of the first result, empty when there is none. */
+lake_status query_metasrv_action(struct query_metasrv *metasrv, const struct rpc_principal *principal,
+                                 const char *type, struct lake_bytes body, struct base_buffer *reply,
+                                 struct lake_error *err);
+/* Starts a DoPut on behalf of `principal`. */
+lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_principal *principal,
+                              int64_t deadline_ms, struct rpc_client_call **out,
+                              struct lake_error *err);
+
+/* ---- directory: the catalog in memory (CAT-1) ---------------------------------------------------- */
+
+struct query_registration { /* immutable; views into its snapshot */
+    struct lake_str namespace_name, table, location, engine, incarnation;
+    struct lake_bytes schema_ipc;
+};
+struct query_snapshot { /* immutable and reference-counted; sorted by namespace, then table */
+    const struct query_registration *tables;
+    size_t count;
+    struct lake_str authority;
+    uint64_t generation;
+};
+/* Fetches the first snapshot, then follows Metasrv from a thread of its own. */
+lake_status query_directory_open(struct query_metasrv *metasrv, struct query_directory **out,
+                                 struct lake_error *err);
+void query_directory_free(struct query_directory *directory);
+const struct query_snapshot *query_directory_snapshot(struct query_directory *directory);
+void query_snapshot_unref(const struct query_snapshot *snapshot);
+/* Asks Metasrv now: after a command that changed the directory, or when a table was not found. */
+lake_status query_directory_refresh(struct query_directory *directory, struct lake_error *err);
+/* Without regard to case; NULL when there is none. */
+const struct query_registration *query_snapshot_find(const struct query_snapshot *snapshot,
+                                                     struct lake_str namespace_name,
+                                                     struct lake_str table);
+
+/* ---- tables.c ------------------------------------------------------------------------------------- */
+
+struct query_resolved { /* what a statement runs on */
+    struct sql_table *tables; /* each with a dataset reference */
+    struct query_pin *pins;   /* the same, for the ticket */
+    size_t count;
+    struct base_arena *memory;
+};
+lake_status query_tables_new(struct query_tables **out, struct lake_error *err);
+void query_tables_free(struct query_tables *tables);
+/* Authorises every reference (SQL-7) and pins its newest version, or the one that it names. */
+lake_status query_tables_resolve(struct query_server *server, const struct rpc_principal *principal,
+                                 const struct sql_references *references,
+                                 struct query_resolved *out, struct lake_error *err);
+/* Opens exactly what a ticket pins; asks nothing mutable (SQL-3, NAT-5). */
+lake_status query_tables_reopen(struct query_server *server, const struct query_pin *pins,
+                                size_t pin_count, struct query_resolved *out,
+                                struct lake_error *err);
+void query_resolved_fini(struct query_resolved *resolved);
+
+/* ---- the handlers' parts --------------------------------------------------------------------------- */
+
+/* Each `query_…_info` fills `out` with the bytes of a FlightInfo (or SchemaResult) message. */
+lake_status query_statement_info(struct query_server *server, const struct rpc_principal *principal,
+                                 struct lake_str sql, struct lake_bytes descriptor,
+                                 bool schema_only, struct base_buffer *out, struct lake_error *err);
+lake_status query_statement_run(struct query_server *server, struct rpc_call *call,
+                                struct lake_bytes sealed_ticket, struct lake_error *err);
+lake_status query_prepared_create(struct query_server *server, const struct rpc_principal *principal,
+                                  struct lake_str sql, struct base_buffer *out,
+                                  struct lake_error *err);
+/* The SQL of a prepared statement's handle, valid until the ticket is released. */
+lake_status query_prepared_open(struct query_server *server, const struct rpc_principal *principal,
+                                struct lake_bytes handle, struct query_ticket *out,
+                                struct lake_error *err);
+
+/* True for the commands that discovery.c and sql_info.c answer. */
+bool query_is_listing(enum flight_sql_command_kind kind);
+lake_status query_listing_info(const struct flight_sql_command *command,
+                               struct lake_bytes command_bytes, struct lake_bytes descriptor,
+                               bool schema_only, struct base_buffer *out, struct lake_error *err);
+lake_status query_listing_run(struct query_server *server, struct rpc_call *call,
+                              const struct flight_sql_command *command, struct lake_error *err);
+/* The rows of GetSqlInfo and of GetXdbcTypeInfo. */
+lake_status query_sql_info_rows(const struct flight_sql_command *command, struct ArrowArray *out,
+                                struct lake_error *err);
+lake_status query_xdbc_type_rows(const struct flight_sql_command *command,
+                                 const struct ArrowSchema *schema, struct ArrowArray *out,
+                                 struct lake_error *err);
+
+lake_status query_put_run(struct query_server *server, struct rpc_call *call,
+                          struct lake_error *err);
+
+lake_status query_add_methods(struct query_server *server, struct lake_error *err);
+/* Sends one batch as a whole stream; takes `array` over. */
+lake_status query_send_batch(struct rpc_call *call, const struct ArrowSchema *schema,
+                             struct ArrowArray *array, struct lake_error *err);
+/* What tickets are bound to beside the caller: the registry that they speak of. */
+lake_status query_audience(struct query_server *server, char out[128], struct lake_error *err);
+
+#endif

@@ -1,0 +1,110 @@
+#include "watchdog.h"
+
+#include <time.h>
+
+struct query_watchdog {
+    pthread_mutex_t lock; /* guards everything below, and every watch; held while `expire` runs */
+    pthread_cond_t changed;
+    pthread_t thread;
+    struct query_watch list; /* circular, in no order: there are at most as many as permits */
+    bool stopping;
+};
+
+static void expire_due(struct query_watchdog *watchdog, int64_t now_us, int64_t *next_us)
+{
+    struct query_watch *head = &watchdog->list;
+    *next_us = INT64_MAX;
+    for (struct query_watch *watch = head->next; watch != head; watch = watch->next) {
+        if (watch->expired)
+            continue;
+        if (watch->expires_us <= now_us) {
+            watch->expired = true;
+            watch->expire(watch->context);
+        } else {
+            *next_us = BASE_MIN(*next_us, watch->expires_us);
+        }
+    }
+}
+
+static void *watch_loop(void *context)
+{
+    struct query_watchdog *watchdog = context;
+    pthread_mutex_lock(&watchdog->lock);
+    while (!watchdog->stopping) {
+        int64_t next_us;
+        expire_due(watchdog, base_clock_monotonic_us(), &next_us);
+        if (next_us == INT64_MAX) {
+            pthread_cond_wait(&watchdog->changed, &watchdog->lock);
+            continue;
+        }
+        struct timespec until = {.tv_sec = next_us / 1000000,
+                                 .tv_nsec = (next_us % 1000000) * 1000};
+        pthread_cond_timedwait(&watchdog->changed, &watchdog->lock, &until);
+    }
+    pthread_mutex_unlock(&watchdog->lock);
+    return NULL;
+}
+
+lake_status query_watchdog_new(struct query_watchdog **out, struct lake_error *err)
+{
+    struct query_watchdog *watchdog = base_calloc_array(1, sizeof(*watchdog));
+    if (watchdog == NULL)
+        return base_fail_no_memory(err, sizeof(*watchdog));
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&watchdog->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&watchdog->lock, NULL);
+    watchdog->list.next = watchdog->list.previous = &watchdog->list;
+    int failed = pthread_create(&watchdog->thread, NULL, watch_loop, watchdog);
+    if (failed != 0) {
+        pthread_cond_destroy(&watchdog->changed);
+        pthread_mutex_destroy(&watchdog->lock);
+        base_free(watchdog);
+        return base_fail_errno(err, failed, "cannot start the watchdog's thread");
+    }
+    *out = watchdog;
+    return LAKE_OK;
+}
+
+void query_watchdog_free(struct query_watchdog *watchdog)
+{
+    if (watchdog == NULL)
+        return;
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->stopping = true;
+    pthread_cond_signal(&watchdog->changed);
+    pthread_mutex_unlock(&watchdog->lock);
+    pthread_join(watchdog->thread, NULL);
+    pthread_cond_destroy(&watchdog->changed);
+    pthread_mutex_destroy(&watchdog->lock);
+    base_free(watchdog);
+}
+
+void query_watchdog_add(struct query_watchdog *watchdog, struct query_watch *watch,
+                        int64_t timeout_ms, void (*expire)(void *context), void *context)
+{
+    *watch = (struct query_watch){
+        .expires_us = base_clock_monotonic_us() + timeout_ms * 1000,
+        .expire = expire,
+        .context = context,
+    };
+    pthread_mutex_lock(&watchdog->lock);
+    watch->next = watchdog->list.next;
+    watch->previous = &watchdog->list;
+    watch->next->previous = watch;
+    watchdog->list.next = watch;
+    pthread_cond_signal(&watchdog->changed);
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
+bool query_watchdog_remove(struct query_watchdog *watchdog, struct query_watch *watch)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    watch->previous->next = watch->next;
+    watch->next->previous = watch->previous;
+    bool expired = watch->expired;
+    pthread_mutex_unlock(&watchdog->lock);
+    return expired;
+}
