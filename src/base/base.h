@@ -229,6 +229,11 @@ bool base_secret_equal(const struct base_secret *secret, struct lake_bytes value
 lake_status base_secret_read_file(struct base_secret *out, const char *path, size_t max_bytes,
                                   struct lake_error *err);
 
+/* ---- directories -------------------------------------------------------------------------------- */
+
+/* mkdir -p: makes `directory` and those above it; each new one is synced into the one above. */
+lake_status base_make_directories(const char *directory, struct lake_error *err);
+
 /* ---- JSON --------------------------------------------------------------------------------------- */
 
 /* Reading is jansson's, behind limits: depth 64, duplicate keys refused, size bounded. `json_t` is

@@ -10,15 +10,17 @@
 
 #include <base/base.h>
 
-#define KV_MAX_KEY_BYTES 1024
-#define KV_MAX_VALUE_BYTES (4 * 1024 * 1024)
+#define KV_MAX_KEY_BYTES         1024
+#define KV_MAX_VALUE_BYTES       (4 * 1024 * 1024)
 #define KV_MAX_COMMIT_OPERATIONS 100
+#define KV_MAX_COMMIT_BYTES      (16 * 1024 * 1024) /* keys and values of one commit together */
+#define KV_MAX_SCAN              1000
 
 struct kv_store;
 
 struct kv_methods; /* RocksDB here, DynamoDB beside it: see kv_internal.h */
 
-/* Opens (and creates) a RocksDB database in `directory`. FAILED_PRECONDITION when another process
+/* Opens (and creates, with the directories above it) a RocksDB database in `directory`. FAILED_PRECONDITION when another process
  * has it open; DATA_LOSS when it is damaged beyond a torn tail. */
 lake_status kv_rocksdb_open(const char *directory, struct kv_store **out, struct lake_error *err);
 void kv_close(struct kv_store *store); /* NULL is allowed */
@@ -44,8 +46,15 @@ lake_status kv_scan(struct kv_store *store, struct lake_bytes prefix, struct lak
                     size_t limit, size_t max_bytes, struct kv_page *out, struct lake_error *err);
 void kv_page_fini(struct kv_page *page);
 
-enum kv_condition_kind { KV_ABSENT, KV_PRESENT, KV_EQUALS };
-enum kv_write_kind { KV_PUT, KV_DELETE };
+enum kv_condition_kind {
+    KV_ABSENT,
+    KV_PRESENT,
+    KV_EQUALS
+};
+enum kv_write_kind {
+    KV_PUT,
+    KV_DELETE
+};
 struct kv_condition {
     enum kv_condition_kind kind;
     struct lake_bytes key;
@@ -57,8 +66,10 @@ struct kv_write {
     struct lake_bytes value; /* for KV_PUT */
 };
 /* ABORTED when a condition does not hold; `failed_condition` (may be NULL) then tells which. At
- * most KV_MAX_COMMIT_OPERATIONS conditions and writes together. Several threads' commits share
- * disk syncs. OUTCOME_UNKNOWN when the store cannot tell whether it happened. */
+ * most KV_MAX_COMMIT_OPERATIONS conditions and writes together, a key written at most once
+ * (DynamoDB's rule). Several threads' commits share disk syncs. OUTCOME_UNKNOWN when the store
+ * cannot tell whether it happened; a RocksDB store then takes no more commits (UNAVAILABLE) until
+ * it is opened again. */
 lake_status kv_commit(struct kv_store *store, const struct kv_condition *conditions,
                       size_t condition_count, const struct kv_write *writes, size_t write_count,
                       size_t *failed_condition, struct lake_error *err);

@@ -196,50 +196,6 @@ const struct storage_methods local_methods = {
     .free = local_free,
 };
 
-/* Syncs the directory that holds `path`, which has just been made in it. */
-static lake_status sync_parent(char *path, struct lake_error *err)
-{
-    char *slash = strrchr(path, '/');
-    const char *parent = slash == NULL ? "." : slash == path ? "/" : path;
-    if (slash != NULL && slash != path)
-        *slash = '\0';
-    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    lake_status status = fd < 0
-                             ? base_fail_errno(err, errno, "directory %s cannot be opened", parent)
-                             : local_sync_directory(fd, parent, err);
-    if (fd >= 0)
-        (void)close(fd);
-    if (slash != NULL && slash != path)
-        *slash = '/';
-    return status;
-}
-
-/* mkdir -p, each new directory made durable in the one above it. */
-static lake_status make_directories(const char *directory, struct lake_error *err)
-{
-    char *path = base_strdup(directory);
-    if (path == NULL)
-        return base_fail_no_memory(err, strlen(directory) + 1);
-    lake_status status = LAKE_OK;
-    size_t size = strlen(path);
-    for (size_t i = 1; i <= size && status == LAKE_OK; i++) {
-        if (path[i] != '/' && path[i] != '\0')
-            continue;
-        char separator = path[i];
-        path[i] = '\0';
-        status = base_fault_io("storage.mkdir", err);
-        if (status == LAKE_OK) {
-            if (mkdir(path, 0755) == 0)
-                status = sync_parent(path, err);
-            else if (errno != EEXIST)
-                status = base_fail_errno(err, errno, "directory %s cannot be made", path);
-        }
-        path[i] = separator;
-    }
-    base_free(path);
-    return status;
-}
-
 static lake_status open_root(const char *directory, int *out_fd, char **out_path,
                              struct lake_error *err)
 {
@@ -270,7 +226,7 @@ lake_status storage_local_open(const char *directory, bool create, struct storag
     (void)pthread_once(&probe_once, probe_system);
     if (directory[0] == '\0')
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "a local store needs a directory");
-    lake_status status = create ? make_directories(directory, err) : LAKE_OK;
+    lake_status status = create ? base_make_directories(directory, err) : LAKE_OK;
     int root_fd;
     char *path;
     if (status == LAKE_OK)
