@@ -451,6 +451,16 @@ lake_status flight_sql_info_add_empty_map(struct flight_sql_info_builder *builde
 lake_status flight_sql_info_builder_finish(struct flight_sql_info_builder *builder,
                                            struct ArrowArray *out, struct lake_error *err);
 
+/* ---- Any ----------------------------------------------------------------------------------------
+ */
+
+/* Lake's own commands travel as google.protobuf.Any, too, under type URLs such as
+ * "type.lake/AppendCommand". Appends the Any around `value`. */
+lake_status flight_any_pack(const char *type_url, struct lake_bytes value, struct base_buffer *out,
+                            struct lake_error *err);
+/* False when `bytes` are not an Any of exactly that type; `value` is a view into `bytes`. */
+bool flight_any_unpack(struct lake_bytes bytes, const char *type_url, struct lake_bytes *value);
+
 /* ---- FlightData ---------------------------------------------------------------------------------
  */
 
