@@ -17,7 +17,7 @@
 
 #include <base/base.h>
 
-/* ---- messages ----------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 struct rpc_part {
     const void *data;
@@ -34,9 +34,14 @@ struct rpc_payload {
 };
 void rpc_payload_fini(struct rpc_payload *payload);
 
-/* ---- identity (SEC-1..SEC-4) -------------------------------------------------------------------- */
+/* ---- identity (SEC-1..SEC-4) ----------------------------------------------------------------- */
 
-enum rpc_role { RPC_ROLE_USER, RPC_ROLE_QUERY_SERVICE, RPC_ROLE_METADATA_PEER, RPC_ROLE_ADMIN };
+enum rpc_role {
+    RPC_ROLE_USER,
+    RPC_ROLE_QUERY_SERVICE,
+    RPC_ROLE_METADATA_PEER,
+    RPC_ROLE_ADMIN
+};
 
 struct rpc_principal { /* immutable, lives as long as its authenticator */
     const char *principal_id;
@@ -65,7 +70,7 @@ lake_status rpc_authenticate(const struct rpc_authenticator *authenticator,
                              struct lake_str authorization, const struct rpc_principal **out,
                              struct lake_error *err);
 
-/* ---- server ------------------------------------------------------------------------------------- */
+/* ---- server ---------------------------------------------------------------------------------- */
 
 struct rpc_server;
 struct rpc_call;
@@ -74,32 +79,39 @@ struct rpc_call;
 typedef lake_status (*rpc_handler)(struct rpc_call *call, void *context, struct lake_error *err);
 
 struct rpc_server_options {
-    const char *address;    /* "host:port"; port 0 takes a free one */
+    const char *address;       /* "host:port"; port 0 takes a free one */
     const char *tls_cert_path; /* both or neither: LAKE_TLS_CERT_FILE, LAKE_TLS_KEY_FILE */
     const char *tls_key_path;
-    bool allow_insecure;       /* SEC-2: a listener off loopback without TLS */
+    bool allow_insecure;                           /* SEC-2: a listener off loopback without TLS */
     const struct rpc_authenticator *authenticator; /* required; borrowed */
-    uint32_t worker_count;     /* calls handled at once; default 64 */
-    uint32_t queue_limit;      /* calls that wait for a worker; default 256 */
-    size_t max_receive_bytes;  /* of one message; default 64 MiB + 64 KiB */
-    size_t max_metadata_bytes; /* default 16 KiB (F09) */
+    uint32_t worker_count;                         /* calls handled at once; default 64 */
+    uint32_t queue_limit;                          /* calls that wait for a worker; default 256 */
+    size_t max_receive_bytes;                      /* of one message; default 64 MiB + 64 KiB */
+    size_t max_metadata_bytes;                     /* default 16 KiB (F09) */
 };
 void rpc_server_options_init(struct rpc_server_options *options);
+/* The same, with LAKE_TLS_CERT_FILE, LAKE_TLS_KEY_FILE, LAKE_ALLOW_INSECURE and
+ * LAKE_RPC_MAX_METADATA_BYTES read; the paths are borrowed from the environment. */
+lake_status rpc_server_options_from_environment(struct rpc_server_options *options,
+                                                struct lake_error *err);
 
 /* Checks options (SEC-2) and prepares; opens no socket. */
 lake_status rpc_server_new(const struct rpc_server_options *options, struct rpc_server **out,
                            struct lake_error *err);
 /* Before start. `method` like "/arrow.flight.protocol.FlightService/DoGet". Unknown methods answer
  * UNIMPLEMENTED. gRPC Health (Check and Watch, authenticated) is built in. Every call is
- * authenticated before its handler runs; Handshake-like methods pass `anonymous` true. */
+ * authenticated before its handler runs; Handshake-like methods pass `anonymous` true. A handler
+ * starts when the first request message has arrived, or the client has finished without any. */
 lake_status rpc_server_add_method(struct rpc_server *server, const char *method, bool anonymous,
                                   rpc_handler handler, void *context, struct lake_error *err);
 /* Binds and serves. ALREADY_EXISTS when the port is in use. */
 lake_status rpc_server_start(struct rpc_server *server, struct lake_error *err);
 int rpc_server_port(const struct rpc_server *server);
-void rpc_server_set_serving(struct rpc_server *server, bool serving); /* what Health answers */
+/* What Health answers: NOT_SERVING until this says otherwise, and again from stop on. */
+void rpc_server_set_serving(struct rpc_server *server, bool serving);
 /* OPS-1: stops accepting, waits up to grace_ms for calls to end, cancels the rest and joins.
- * DEADLINE_EXCEEDED when calls had to be cancelled. */
+ * DEADLINE_EXCEEDED when calls had to be cancelled. Thread-safe; a second call with a shorter grace
+ * hurries the first (F11). Joins handlers: they must end soon after their cancellation. */
 lake_status rpc_server_stop(struct rpc_server *server, int64_t grace_ms, struct lake_error *err);
 void rpc_server_free(struct rpc_server *server); /* stops with no grace if still running */
 
@@ -107,7 +119,7 @@ const struct rpc_principal *rpc_call_principal(const struct rpc_call *call);
 const struct rpc_authenticator *rpc_call_authenticator(const struct rpc_call *call);
 /* First value of a request header (lower-case name), or the empty view. */
 struct lake_str rpc_call_header(const struct rpc_call *call, const char *name);
-const char *rpc_call_peer(const struct rpc_call *call);
+const char *rpc_call_peer(struct rpc_call *call); /* such as "ipv4:127.0.0.1:40312" */
 /* Milliseconds left until the client's deadline, or INT64_MAX. */
 int64_t rpc_call_time_left_ms(const struct rpc_call *call);
 bool rpc_call_cancelled(const struct rpc_call *call); /* thread-safe */
@@ -115,27 +127,36 @@ bool rpc_call_cancelled(const struct rpc_call *call); /* thread-safe */
  * hard; or at once when that has happened. It must not block. NULL clears it and waits for a
  * running one to end. */
 void rpc_call_on_cancel(struct rpc_call *call, void (*notify)(void *context), void *context);
+/* Resets the call from any thread while its handler runs: a send that a slow reader holds, or a
+ * receive, then fails with CANCELLED. The client sees `status` at best, else CANCELLED. */
+void rpc_call_abort(struct rpc_call *call, lake_status status);
 /* Header of the reply; before the first send. Copied. */
 lake_status rpc_call_set_header(struct rpc_call *call, const char *name, struct lake_str value,
                                 struct lake_error *err);
 /* The next request message; *end when the client has finished sending (out untouched then). */
 lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, bool *end,
                              struct lake_error *err);
-/* One reply message made of `parts` in order; returns when the transport took it, so a slow reader
- * holds the handler here (SQL-9). Takes over every part's release, also on failure. */
+/* One reply message made of `parts` in order. Returns when the transport has taken the message
+ * before it, so one message goes out while the next is made, and a slow reader holds the handler
+ * here (SQL-9). Takes over every part's release, also on failure. CANCELLED or DEADLINE_EXCEEDED
+ * when the client no longer wants the reply. */
 lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                           struct lake_error *err);
+/* The same for a message that is known to be the last, such as a unary reply: it leaves together
+ * with the status, once the handler has returned OK, in a single write; an error discards it. */
+lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
+                               struct lake_error *err);
 
-/* ---- client ------------------------------------------------------------------------------------- */
+/* ---- client ---------------------------------------------------------------------------------- */
 
 struct rpc_channel;
 struct rpc_client_call;
 
 struct rpc_channel_options {
-    const char *target;      /* "host:port" */
+    const char *target; /* "host:port" */
     bool tls;
-    const char *ca_pem;      /* NULL: the system's roots */
-    const char *server_name; /* NULL: the target's host */
+    const char *ca_pem;                     /* NULL: the system's roots */
+    const char *server_name;                /* NULL: the target's host */
     const struct base_secret *bearer_token; /* copied; NULL: anonymous */
     size_t max_receive_bytes;               /* 0: unlimited */
 };
@@ -153,10 +174,13 @@ lake_status rpc_client_call_start(struct rpc_channel *channel, const char *metho
                                   const struct rpc_header *headers, size_t header_count,
                                   int64_t deadline_ms, struct rpc_client_call **out,
                                   struct lake_error *err);
-/* Takes over every part's release, also on failure. When the server has already ended the call it
- * fails with the server's status. */
+/* Returns when the transport has taken the message before it. Takes over every part's release, also
+ * on failure. When the server has already ended the call it fails with the server's status. */
 lake_status rpc_client_call_send(struct rpc_client_call *call, struct rpc_part *parts,
                                  size_t part_count, struct lake_error *err);
+/* The same for the last message: one write instead of two, so prefer it where it fits. */
+lake_status rpc_client_call_send_last(struct rpc_client_call *call, struct rpc_part *parts,
+                                      size_t part_count, struct lake_error *err);
 lake_status rpc_client_call_finish_sending(struct rpc_client_call *call, struct lake_error *err);
 /* The next reply; at the end of a successful call *end is true; a failed call gives its status and
  * message here. UNAVAILABLE names the target. */
