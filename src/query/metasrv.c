@@ -1,26 +1,50 @@
 #include "query_internal.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define ACTION_DEADLINE_MS 30000
-#define MAX_CA_BYTES (1024 * 1024)
-#define MAX_TOKEN_BYTES 4096
+#define MAX_CA_BYTES       (1024 * 1024)
+#define MAX_TOKEN_BYTES    4096
 
 /* The headers by which Metasrv learns for whom this server acts (NAT-13). */
-#define HEADER_PRINCIPAL "lake-on-behalf-of"
-#define HEADER_TENANT "lake-tenant"
+#define HEADER_PRINCIPAL  "lake-on-behalf-of"
+#define HEADER_TENANT     "lake-tenant"
 #define HEADER_NAMESPACES "lake-namespaces"
 
 struct query_metasrv {
     struct rpc_channel *channel;
 };
 
+/* The certificate authorities in PEM, NUL-terminated; base_free. */
+static lake_status read_ca(const char *path, char **out, struct lake_error *err)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return base_fail_errno(err, errno, "cannot open LAKE_METADATA_CA_FILE %s", path);
+    char *text = base_alloc(MAX_CA_BYTES + 1);
+    size_t size = text == NULL ? 0 : fread(text, 1, MAX_CA_BYTES + 1, file);
+    fclose(file);
+    if (text == NULL)
+        return base_fail_no_memory(err, MAX_CA_BYTES);
+    if (size == 0 || size > MAX_CA_BYTES) {
+        base_free(text);
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "LAKE_METADATA_CA_FILE %s must hold 1 to %d bytes of PEM", path,
+                         MAX_CA_BYTES);
+    }
+    text[size] = '\0';
+    *out = text;
+    return LAKE_OK;
+}
+
 lake_status query_metasrv_open(const struct query_options *options, struct query_metasrv **out,
                                struct lake_error *err)
 {
     struct query_metasrv *metasrv = base_calloc_array(1, sizeof(*metasrv));
     struct base_secret token = {0};
-    struct base_secret ca = {0};
+    char *ca = NULL;
     lake_status status = LAKE_OK;
     if (metasrv == NULL)
         return base_fail_no_memory(err, sizeof(*metasrv));
@@ -34,13 +58,13 @@ lake_status query_metasrv_open(const struct query_options *options, struct query
         channel.bearer_token = &token;
     }
     if (status == LAKE_OK && options->meta_ca_path != NULL) {
-        status = base_file_read_text(options->meta_ca_path, MAX_CA_BYTES, &ca, err);
-        channel.ca_pem = (const char *)ca.data;
+        status = read_ca(options->meta_ca_path, &ca, err);
+        channel.ca_pem = ca;
     }
     if (status == LAKE_OK)
         status = rpc_channel_open(&channel, &metasrv->channel, err);
     base_secret_fini(&token);
-    base_secret_fini(&ca);
+    base_free(ca);
     if (status != LAKE_OK) {
         base_free(metasrv);
         return status;
@@ -63,8 +87,8 @@ static lake_status namespaces_header(const struct rpc_principal *principal, stru
     if (principal->all_namespaces)
         return base_buffer_append(out, "*", 1, err);
     for (size_t i = 0; i < principal->namespace_count; i++) {
-        lake_status status = base_buffer_printf(out, err, "%s%s", i == 0 ? "" : ",",
-                                                principal->namespaces[i]);
+        lake_status status =
+            base_buffer_printf(out, err, "%s%s", i == 0 ? "" : ",", principal->namespaces[i]);
         if (status != LAKE_OK)
             return status;
     }
@@ -84,13 +108,13 @@ static lake_status start_call(struct query_metasrv *metasrv, const struct rpc_pr
         status = namespaces_header(principal, &namespaces, err);
         headers[0] = (struct rpc_header){HEADER_PRINCIPAL, base_str_of(principal->principal_id)};
         headers[1] = (struct rpc_header){HEADER_TENANT, base_str_of(principal->tenant_id)};
-        headers[2] = (struct rpc_header){
-            HEADER_NAMESPACES, {(const char *)namespaces.data, namespaces.size}};
+        headers[2] = (struct rpc_header){HEADER_NAMESPACES,
+                                         {(const char *)namespaces.data, namespaces.size}};
         count = 3;
     }
     if (status == LAKE_OK)
-        status = rpc_client_call_start(metasrv->channel, method, headers, count, deadline_ms, out,
-                                       err);
+        status =
+            rpc_client_call_start(metasrv->channel, method, headers, count, deadline_ms, out, err);
     base_buffer_fini(&namespaces);
     return status;
 }
@@ -117,8 +141,9 @@ static lake_status receive_results(struct rpc_client_call *call, struct base_buf
     return LAKE_OK;
 }
 
-lake_status query_metasrv_action(struct query_metasrv *metasrv, const struct rpc_principal *principal,
-                                 const char *type, struct lake_bytes body, struct base_buffer *reply,
+lake_status query_metasrv_action(struct query_metasrv *metasrv,
+                                 const struct rpc_principal *principal, const char *type,
+                                 struct lake_bytes body, struct base_buffer *reply,
                                  struct lake_error *err)
 {
     struct flight_action action = {base_str_of(type), body};
@@ -128,8 +153,8 @@ lake_status query_metasrv_action(struct query_metasrv *metasrv, const struct rpc
     base_buffer_clear(reply);
     lake_status status = flight_action_encode(&action, &request, err);
     if (status == LAKE_OK)
-        status = start_call(metasrv, principal, FLIGHT_METHOD_DO_ACTION, ACTION_DEADLINE_MS, &call,
-                            err);
+        status =
+            start_call(metasrv, principal, FLIGHT_METHOD_DO_ACTION, ACTION_DEADLINE_MS, &call, err);
     if (status == LAKE_OK)
         status = flight_send_bytes(flight_sender_of_client(call), base_buffer_view(&request), err);
     if (status == LAKE_OK)

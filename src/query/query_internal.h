@@ -4,7 +4,8 @@
  *   service.c    the Flight methods: decodes, dispatches, answers
  *   statement.c  GetFlightInfo, GetSchema, DoGet and prepared handles of SELECTs
  *   tables.c     from a statement's references to exactly pinned, opened datasets
- *   discovery.c  catalog, schema and table listings from memory (CAT)
+ *   directory.c  the catalog in memory (CAT)
+ *   listing.c    catalog, schema and table listings from it
  *   sql_info.c   what the server says of itself
  *   append.c     DoPut, passed on to Metasrv
  *   metasrv.c    the one channel to Metasrv
@@ -41,22 +42,25 @@ struct query_server {
     struct sql_engine *engine;
 };
 
-/* ---- metasrv.c ----------------------------------------------------------------------------------- */
+/* ---- metasrv.c
+ * ----------------------------------------------------------------------------------- */
 
 lake_status query_metasrv_open(const struct query_options *options, struct query_metasrv **out,
                                struct lake_error *err);
 void query_metasrv_free(struct query_metasrv *metasrv);
 /* One action, on behalf of `principal` (NULL: of this server itself). `reply` is cleared and
  * receives the body of the first result, empty when there is none. */
-lake_status query_metasrv_action(struct query_metasrv *metasrv, const struct rpc_principal *principal,
-                                 const char *type, struct lake_bytes body, struct base_buffer *reply,
+lake_status query_metasrv_action(struct query_metasrv *metasrv,
+                                 const struct rpc_principal *principal, const char *type,
+                                 struct lake_bytes body, struct base_buffer *reply,
                                  struct lake_error *err);
 /* Starts a DoPut on behalf of `principal`. */
 lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_principal *principal,
                               int64_t deadline_ms, struct rpc_client_call **out,
                               struct lake_error *err);
 
-/* ---- directory: the catalog in memory (CAT-1) ---------------------------------------------------- */
+/* ---- directory: the catalog in memory (CAT-1)
+ * ---------------------------------------------------- */
 
 struct query_registration { /* immutable; views into its snapshot */
     struct lake_str namespace_name, table, location, engine, incarnation;
@@ -81,9 +85,10 @@ const struct query_registration *query_snapshot_find(const struct query_snapshot
                                                      struct lake_str namespace_name,
                                                      struct lake_str table);
 
-/* ---- tables.c ------------------------------------------------------------------------------------- */
+/* ---- tables.c
+ * ------------------------------------------------------------------------------------- */
 
-struct query_resolved { /* what a statement runs on */
+struct query_resolved {       /* what a statement runs on */
     struct sql_table *tables; /* each with a dataset reference */
     struct query_pin *pins;   /* the same, for the ticket */
     size_t count;
@@ -101,7 +106,8 @@ lake_status query_tables_reopen(struct query_server *server, const struct query_
                                 struct lake_error *err);
 void query_resolved_fini(struct query_resolved *resolved);
 
-/* ---- the handlers' parts --------------------------------------------------------------------------- */
+/* ---- the handlers' parts
+ * --------------------------------------------------------------------------- */
 
 /* Each `query_…_info` fills `out` with the bytes of a FlightInfo (or SchemaResult) message. */
 lake_status query_statement_info(struct query_server *server, const struct rpc_principal *principal,
@@ -109,15 +115,20 @@ lake_status query_statement_info(struct query_server *server, const struct rpc_p
                                  bool schema_only, struct base_buffer *out, struct lake_error *err);
 lake_status query_statement_run(struct query_server *server, struct rpc_call *call,
                                 struct lake_bytes sealed_ticket, struct lake_error *err);
-lake_status query_prepared_create(struct query_server *server, const struct rpc_principal *principal,
-                                  struct lake_str sql, struct base_buffer *out,
-                                  struct lake_error *err);
+lake_status query_prepared_create(struct query_server *server,
+                                  const struct rpc_principal *principal, struct lake_str sql,
+                                  struct base_buffer *out, struct lake_error *err);
 /* The SQL of a prepared statement's handle, valid until the ticket is released. */
 lake_status query_prepared_open(struct query_server *server, const struct rpc_principal *principal,
                                 struct lake_bytes handle, struct query_ticket *out,
                                 struct lake_error *err);
 
-/* True for the commands that discovery.c and sql_info.c answer. */
+/* The bytes of a FlightInfo with one endpoint on this server. */
+lake_status query_info_encode(struct lake_bytes schema, struct lake_bytes ticket,
+                              struct lake_bytes descriptor, struct base_buffer *out,
+                              struct lake_error *err);
+
+/* True for the commands that listing.c and sql_info.c answer. */
 bool query_is_listing(enum flight_sql_command_kind kind);
 lake_status query_listing_info(const struct flight_sql_command *command,
                                struct lake_bytes command_bytes, struct lake_bytes descriptor,

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#define REPEAT_US 1000000
+
 struct query_watchdog {
     pthread_mutex_t lock; /* guards everything below, and every watch; held while `expire` runs */
     pthread_cond_t changed;
@@ -15,14 +17,11 @@ static void expire_due(struct query_watchdog *watchdog, int64_t now_us, int64_t 
     struct query_watch *head = &watchdog->list;
     *next_us = INT64_MAX;
     for (struct query_watch *watch = head->next; watch != head; watch = watch->next) {
-        if (watch->expired)
-            continue;
         if (watch->expires_us <= now_us) {
-            watch->expired = true;
-            watch->expire(watch->context);
-        } else {
-            *next_us = BASE_MIN(*next_us, watch->expires_us);
+            watch->expire(watch->context, watch->times++);
+            watch->expires_us = now_us + REPEAT_US;
         }
+        *next_us = BASE_MIN(*next_us, watch->expires_us);
     }
 }
 
@@ -83,7 +82,8 @@ void query_watchdog_free(struct query_watchdog *watchdog)
 }
 
 void query_watchdog_add(struct query_watchdog *watchdog, struct query_watch *watch,
-                        int64_t timeout_ms, void (*expire)(void *context), void *context)
+                        int64_t timeout_ms, void (*expire)(void *context, uint32_t times),
+                        void *context)
 {
     *watch = (struct query_watch){
         .expires_us = base_clock_monotonic_us() + timeout_ms * 1000,
@@ -104,7 +104,7 @@ bool query_watchdog_remove(struct query_watchdog *watchdog, struct query_watch *
     pthread_mutex_lock(&watchdog->lock);
     watch->previous->next = watch->next;
     watch->next->previous = watch->previous;
-    bool expired = watch->expired;
+    bool expired = watch->times > 0;
     pthread_mutex_unlock(&watchdog->lock);
     return expired;
 }

@@ -1,0 +1,6 @@
+#include <lake/lake.h>
+
+const char *lake_version(void)
+{
+    return LAKE_VERSION;
+}

@@ -1,0 +1,324 @@
+/*
+ * SELECT statements: resolved, planned and sealed by GetFlightInfo, run from the ticket by DoGet on
+ * any replica (SQL-3). A prepared statement's handle is its SQL, sealed: nothing is kept here.
+ */
+#include "query_internal.h"
+
+#include <string.h>
+
+#define PREPARED_LIFE_MS (24LL * 3600 * 1000)
+#define MESSAGE_BYTES    ((size_t)8 * 1024 * 1024)
+
+lake_status query_audience(struct query_server *server, char out[128], struct lake_error *err)
+{
+    const struct query_snapshot *snapshot = query_directory_snapshot(server->directory);
+    struct lake_str authority = snapshot->authority;
+    lake_status status = LAKE_OK;
+    if (authority.size == 0 || authority.size >= 128)
+        status = lake_fail(err, LAKE_INTERNAL, "Metasrv names no registry authority");
+    else
+        memcpy(out, authority.data, authority.size);
+    if (status == LAKE_OK)
+        out[authority.size] = '\0';
+    query_snapshot_unref(snapshot);
+    return status;
+}
+
+/* ---- planning
+ * --------------------------------------------------------------------------------------- */
+
+struct plan {
+    struct query_resolved resolved;
+    struct sql_query *query;
+    struct base_buffer schema; /* of the result, encapsulated */
+    uint8_t schema_sha256[BASE_SHA256_BYTES];
+};
+
+static void plan_fini(struct plan *plan)
+{
+    sql_query_free(plan->query);
+    query_resolved_fini(&plan->resolved);
+    base_buffer_fini(&plan->schema);
+}
+
+static lake_status check_sql(const struct query_server *server, struct lake_str sql,
+                             struct lake_error *err)
+{
+    if (sql.size <= server->options.max_sql_bytes)
+        return LAKE_OK;
+    return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                     "the statement has %zu bytes, the limit is %llu (LAKE_QUERY_MAX_SQL_BYTES)",
+                     sql.size, (unsigned long long)server->options.max_sql_bytes);
+}
+
+/* Binds on what is resolved, and derives the result's schema and its digest. */
+static lake_status plan_bind(struct query_server *server, struct lake_str sql, struct plan *plan,
+                             struct lake_error *err)
+{
+    lake_status status = sql_query_prepare(server->engine, sql, plan->resolved.tables,
+                                           plan->resolved.count, NULL, &plan->query, err);
+    if (status == LAKE_OK)
+        status = arrow_ipc_schema_to_bytes(sql_query_schema(plan->query), &plan->schema, err);
+    if (status == LAKE_OK)
+        status = base_sha256_once(base_buffer_view(&plan->schema), plan->schema_sha256, err);
+    return status;
+}
+
+static lake_status plan_new(struct query_server *server, const struct rpc_principal *principal,
+                            struct lake_str sql, struct plan *plan, struct lake_error *err)
+{
+    struct sql_references references = {0};
+    *plan = (struct plan){0};
+    base_buffer_init(&plan->schema, MESSAGE_BYTES);
+    lake_status status = check_sql(server, sql, err);
+    if (status == LAKE_OK)
+        status = sql_references_parse(server->engine, sql, &references, err);
+    if (status == LAKE_OK)
+        status = query_tables_resolve(server, principal, &references, &plan->resolved, err);
+    if (status == LAKE_OK)
+        status = plan_bind(server, sql, plan, err);
+    sql_references_fini(&references);
+    if (status != LAKE_OK)
+        plan_fini(plan);
+    return status;
+}
+
+/* ---- GetFlightInfo, GetSchema
+ * ------------------------------------------------------------------------ */
+
+static lake_status seal(struct query_server *server, const struct rpc_principal *principal,
+                        const struct query_ticket *ticket, int64_t ttl_ms, struct base_buffer *out,
+                        struct lake_error *err)
+{
+    char audience[128];
+    lake_status status = query_audience(server, audience, err);
+    if (status == LAKE_OK)
+        status = query_ticket_seal(server->ticket_keys, ticket, principal, base_str_of(audience),
+                                   base_clock_unix_ms(), ttl_ms, out, err);
+    if (status == LAKE_OK && out->size > server->options.max_sql_bytes)
+        status = lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                           "the ticket would have %zu bytes, the limit is %llu "
+                           "(LAKE_QUERY_MAX_SQL_BYTES): use a shorter statement",
+                           out->size, (unsigned long long)server->options.max_sql_bytes);
+    return status;
+}
+
+static lake_status statement_ticket(struct query_server *server,
+                                    const struct rpc_principal *principal, struct lake_str sql,
+                                    const struct plan *plan, struct base_buffer *out,
+                                    struct lake_error *err)
+{
+    struct query_ticket ticket = {
+        .purpose = QUERY_TICKET_STATEMENT,
+        .sql = sql,
+        .pins = plan->resolved.pins,
+        .pin_count = plan->resolved.count,
+        .schema_sha256 = {plan->schema_sha256, sizeof(plan->schema_sha256)},
+    };
+    struct base_buffer sealed;
+    base_buffer_init(&sealed, MESSAGE_BYTES);
+    lake_status status = seal(server, principal, &ticket,
+                              (int64_t)server->options.ticket_ttl_s * 1000, &sealed, err);
+    if (status == LAKE_OK) {
+        struct flight_sql_command command = {.kind = FLIGHT_SQL_TICKET_STATEMENT_QUERY};
+        command.as.prepared.handle = base_buffer_view(&sealed);
+        status = flight_sql_command_encode(&command, out, err);
+    }
+    base_buffer_fini(&sealed);
+    return status;
+}
+
+lake_status query_info_encode(struct lake_bytes schema, struct lake_bytes ticket,
+                              struct lake_bytes descriptor, struct base_buffer *out,
+                              struct lake_error *err)
+{
+    struct base_arena *arena = NULL;
+    struct flight_endpoint endpoint = {.ticket = ticket};
+    struct flight_info info = {
+        .schema = schema,
+        .endpoints = &endpoint,
+        .endpoint_count = 1,
+        .total_records = -1,
+        .total_bytes = -1,
+        .ordered = true,
+    };
+    lake_status status = base_arena_new(MESSAGE_BYTES, &arena, err);
+    if (status == LAKE_OK && descriptor.size > 0) {
+        info.has_descriptor = true;
+        status = flight_descriptor_decode(descriptor, arena, &info.descriptor, err);
+    }
+    if (status == LAKE_OK)
+        status = flight_info_encode(&info, out, err);
+    base_arena_free(arena);
+    return status;
+}
+
+lake_status query_statement_info(struct query_server *server, const struct rpc_principal *principal,
+                                 struct lake_str sql, struct lake_bytes descriptor,
+                                 bool schema_only, struct base_buffer *out, struct lake_error *err)
+{
+    struct plan plan;
+    struct base_buffer ticket;
+    base_buffer_init(&ticket, MESSAGE_BYTES);
+    lake_status status = plan_new(server, principal, sql, &plan, err);
+    if (status != LAKE_OK)
+        return status;
+    if (schema_only) {
+        status = flight_schema_result_encode(base_buffer_view(&plan.schema), out, err);
+        goto out;
+    }
+    status = statement_ticket(server, principal, sql, &plan, &ticket, err);
+    if (status == LAKE_OK)
+        status = query_info_encode(base_buffer_view(&plan.schema), base_buffer_view(&ticket),
+                                   descriptor, out, err);
+out:
+    base_buffer_fini(&ticket);
+    plan_fini(&plan);
+    return status;
+}
+
+/* ---- prepared statements
+ * ------------------------------------------------------------------------------ */
+
+lake_status query_prepared_create(struct query_server *server,
+                                  const struct rpc_principal *principal, struct lake_str sql,
+                                  struct base_buffer *out, struct lake_error *err)
+{
+    struct plan plan;
+    struct query_ticket ticket = {.purpose = QUERY_TICKET_PREPARED, .sql = sql};
+    struct base_buffer handle;
+    base_buffer_init(&handle, MESSAGE_BYTES);
+    lake_status status = plan_new(server, principal, sql, &plan, err);
+    if (status != LAKE_OK)
+        return status;
+    status = seal(server, principal, &ticket, PREPARED_LIFE_MS, &handle, err);
+    if (status == LAKE_OK) {
+        struct flight_sql_command result = {.kind = FLIGHT_SQL_CREATE_PREPARED_RESULT};
+        result.as.create_prepared_result.handle = base_buffer_view(&handle);
+        result.as.create_prepared_result.dataset_schema = base_buffer_view(&plan.schema);
+        status = flight_sql_command_encode(&result, out, err);
+    }
+    base_buffer_fini(&handle);
+    plan_fini(&plan);
+    return status;
+}
+
+lake_status query_prepared_open(struct query_server *server, const struct rpc_principal *principal,
+                                struct lake_bytes handle, struct query_ticket *out,
+                                struct lake_error *err)
+{
+    char audience[128];
+    lake_status status = query_audience(server, audience, err);
+    if (status == LAKE_OK)
+        status = query_ticket_open(server->ticket_keys, handle, QUERY_TICKET_PREPARED, principal,
+                                   base_str_of(audience), base_clock_unix_ms(), out, err);
+    return status;
+}
+
+/* ---- DoGet
+ * ---------------------------------------------------------------------------------------------- */
+
+static void interrupt(void *query)
+{
+    sql_query_interrupt(query);
+}
+
+/* What the watchdog does: ends the engine's work; then, should a slow reader hold a send, the call.
+ */
+struct overdue {
+    struct sql_query *query;
+    struct rpc_call *call;
+};
+
+static void end_overdue(void *context, uint32_t times)
+{
+    struct overdue *overdue = context;
+    sql_query_interrupt(overdue->query);
+    if (times > 0)
+        rpc_call_abort(overdue->call, LAKE_DEADLINE_EXCEEDED);
+}
+
+static lake_status stream_batches(struct rpc_call *call, struct sql_query *query,
+                                  struct lake_error *err)
+{
+    struct flight_stream_writer *writer = NULL;
+    bool end = false;
+    lake_status status = flight_stream_writer_new(flight_sender_of_call(call),
+                                                  sql_query_schema(query), NULL, &writer, err);
+    if (status == LAKE_OK)
+        status =
+            flight_stream_writer_begin(writer, (struct lake_bytes){0}, (struct lake_bytes){0}, err);
+    while (status == LAKE_OK && !end) {
+        struct ArrowArray array = {0};
+        struct arrow_batch *batch = NULL;
+        status = sql_query_next(query, &array, &end, err);
+        if (status != LAKE_OK || end)
+            break;
+        status = arrow_batch_new(&array, &batch, err);
+        if (status == LAKE_OK)
+            status = flight_stream_writer_write(writer, batch, err);
+        arrow_batch_unref(batch);
+    }
+    flight_stream_writer_free(writer);
+    return status;
+}
+
+static lake_status run_watched(struct query_server *server, struct rpc_call *call,
+                               struct sql_query *query, struct lake_error *err)
+{
+    struct query_watch watch;
+    struct overdue overdue = {query, call};
+    query_watchdog_add(server->watchdog, &watch, (int64_t)server->options.execution_timeout_ms,
+                       end_overdue, &overdue);
+    rpc_call_on_cancel(call, interrupt, query);
+    lake_status status = stream_batches(call, query, err);
+    rpc_call_on_cancel(call, NULL, NULL);
+    bool expired = query_watchdog_remove(server->watchdog, &watch);
+    if (status != LAKE_OK && expired)
+        return lake_fail(err, LAKE_DEADLINE_EXCEEDED,
+                         "the statement ran longer than %llu ms (LAKE_QUERY_EXECUTION_TIMEOUT_MS)",
+                         (unsigned long long)server->options.execution_timeout_ms);
+    return status;
+}
+
+static lake_status run_ticket(struct query_server *server, struct rpc_call *call,
+                              const struct query_ticket *ticket, struct lake_error *err)
+{
+    struct plan plan = {0};
+    base_buffer_init(&plan.schema, MESSAGE_BYTES);
+    lake_status status =
+        query_tables_reopen(server, ticket->pins, ticket->pin_count, &plan.resolved, err);
+    if (status == LAKE_OK)
+        status = plan_bind(server, ticket->sql, &plan, err);
+    if (status == LAKE_OK &&
+        !base_bytes_equal(ticket->schema_sha256,
+                          (struct lake_bytes){plan.schema_sha256, BASE_SHA256_BYTES}))
+        status = lake_fail(err, LAKE_FAILED_PRECONDITION,
+                           "this server plans the statement with another result schema than the "
+                           "one that made the ticket: run the statement again");
+    if (status == LAKE_OK)
+        status = run_watched(server, call, plan.query, err);
+    plan_fini(&plan);
+    return status;
+}
+
+lake_status query_statement_run(struct query_server *server, struct rpc_call *call,
+                                struct lake_bytes sealed_ticket, struct lake_error *err)
+{
+    const struct rpc_principal *principal = rpc_call_principal(call);
+    struct query_ticket ticket = {0};
+    struct query_permit *permit = NULL;
+    char audience[128];
+    lake_status status = query_audience(server, audience, err);
+    if (status == LAKE_OK)
+        status =
+            query_ticket_open(server->ticket_keys, sealed_ticket, QUERY_TICKET_STATEMENT, principal,
+                              base_str_of(audience), base_clock_unix_ms(), &ticket, err);
+    if (status == LAKE_OK)
+        status = query_admission_acquire(server->admission, principal->tenant_id, &permit, err);
+    if (status == LAKE_OK)
+        status = run_ticket(server, call, &ticket, err);
+    query_permit_release(permit);
+    query_ticket_fini(&ticket);
+    return status;
+}
