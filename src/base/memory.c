@@ -23,11 +23,10 @@ void *base_alloc_array(size_t count, size_t item_bytes)
 
 void *base_calloc_array(size_t count, size_t item_bytes)
 {
-    if (base_fault_alloc_fails())
+    size_t size_bytes;
+    if (!base_size_mul(count, item_bytes, &size_bytes) || base_fault_alloc_fails())
         return NULL;
-    if (count == 0 || item_bytes == 0)
-        return calloc(1, 1);
-    return calloc(count, item_bytes);
+    return calloc(1, size_bytes == 0 ? 1 : size_bytes);
 }
 
 void *base_realloc_array(void *old, size_t count, size_t item_bytes)

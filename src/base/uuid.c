@@ -47,7 +47,7 @@ void base_uuid7_next(struct base_uuid7_state *state, uint64_t now_ms, const uint
         state->unix_ms = now_ms;
     if (!fresh) {
         /* A random step keeps the next identifier from being guessed from the last. */
-        state->tail_low += 1 + base_load_u32le(random);
+        state->tail_low += 1 + (uint64_t)base_load_u32le(random);
         if (state->tail_low > TAIL_LOW_MAX) {
             state->tail_low &= TAIL_LOW_MAX;
             state->tail_high++;
