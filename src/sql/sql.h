@@ -18,7 +18,8 @@
 #include <base/base.h>
 #include <lance/lance.h>
 
-/* ---- the engine --------------------------------------------------------------------------------- */
+/* ---- the engine ---------------------------------------------------------------------------------
+ */
 
 struct sql_engine;
 
@@ -33,7 +34,8 @@ lake_status sql_engine_open(const struct sql_engine_options *options, struct sql
                             struct lake_error *err);
 void sql_engine_free(struct sql_engine *engine); /* after its queries; NULL is allowed */
 
-/* ---- table references before planning (SQL-5, SQL-6, SQL-7) ------------------------------------- */
+/* ---- table references before planning (SQL-5, SQL-6, SQL-7) -------------------------------------
+ */
 
 struct sql_table_ref { /* "" where the statement did not say; case as written */
     const char *catalog;
@@ -50,7 +52,7 @@ struct sql_references {
 #define SQL_MAX_REFERENCES 256
 
 /* The stable text of SQL-5. */
-#define SQL_READ_ONLY_MESSAGE                                                                      \
+#define SQL_READ_ONLY_MESSAGE \
     "Lake's SQL is read-only: only SELECT is supported; DDL and DML go through the client library"
 
 /*
@@ -65,7 +67,8 @@ lake_status sql_references_parse(struct sql_engine *engine, struct lake_str sql,
                                  struct sql_references *out, struct lake_error *err);
 void sql_references_fini(struct sql_references *references);
 
-/* ---- statements --------------------------------------------------------------------------------- */
+/* ---- statements ---------------------------------------------------------------------------------
+ */
 
 /* One table of the request-local catalog. Names are matched without regard to case, as the engine
  * does. The query takes a reference to the dataset. */
@@ -78,8 +81,8 @@ struct sql_table {
 };
 
 struct sql_query_options {
-    int64_t batch_rows;       /* target rows of a result batch; default 65536 */
-    int64_t batch_bytes;      /* target bytes of a result batch; default 2 MiB */
+    int64_t batch_rows;         /* target rows of a result batch; default 65536 */
+    int64_t batch_bytes;        /* target bytes of a result batch; default 2 MiB */
     const char *default_schema; /* what unqualified names mean; NULL: "main" */
 };
 void sql_query_options_init(struct sql_query_options *options);
@@ -102,9 +105,14 @@ lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool
 void sql_query_interrupt(struct sql_query *query); /* thread-safe, any number of times */
 void sql_query_free(struct sql_query *query);      /* NULL is allowed */
 
-/* ---- files through the engine, for `lake import` (the CLI's own process, not a server) ---------- */
+/* ---- files through the engine, for `lake import` (the CLI's own process, not a server) ----------
+ */
 
-enum sql_file_format { SQL_FILE_PARQUET, SQL_FILE_CSV, SQL_FILE_JSON };
+enum sql_file_format {
+    SQL_FILE_PARQUET,
+    SQL_FILE_CSV,
+    SQL_FILE_JSON
+};
 /* Streams a local file's rows, from an engine of its own without lock-down. When `target` is given
  * (a struct schema, borrowed during the call) the stream is cast to it by column name; a missing,
  * extra or uncastable column is INVALID_ARGUMENT by name. The stream's get_last_error holds the

@@ -1,0 +1,97 @@
+/*
+ * The C face of bridge.cc, the one C++ file: DuckDB's parser, catalog and scan interfaces exist in
+ * C++ only. No exception leaves it; every function here returns a status.
+ *
+ * Thread rule: an instance is shared freely; a statement and a query belong to one thread, except
+ * for sql_bridge_interrupt.
+ */
+#ifndef SQL_BRIDGE_H
+#define SQL_BRIDGE_H
+
+#include "scan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SQL_BRIDGE_CATALOG "lake"
+
+/* ---- the instance
+ * --------------------------------------------------------------------------------- */
+
+/* How FILE columns are known in an Arrow schema, and the metadata that marks them in a result, in
+ * the C data interface's encoding. Both must outlive the instance. */
+struct sql_bridge_file_type {
+    const char *extension_name;
+    const char *metadata;
+};
+/* Gives `database`, a duckdb_database, the catalog type "lake" and the check after binding. Before
+ * `ATTACH '' AS lake (TYPE lake)`. */
+lake_status sql_bridge_install(void *database, const struct sql_bridge_file_type *file_type,
+                               struct lake_error *err);
+/* Takes away replacement scans, and from now on the check after binding refuses every plan that is
+ * not a query over `lake` and the allowed table functions. */
+lake_status sql_bridge_lock(void *database, struct lake_error *err);
+
+/* ---- parsing
+ * -------------------------------------------------------------------------------------- */
+
+struct sql_bridge_reference {
+    const char *catalog;
+    const char *schema;
+    const char *table;
+    uint64_t at_version;
+};
+struct sql_bridge_statement;
+/* Needs no instance and has no side effect. Errors as sql_references_parse. */
+lake_status sql_bridge_parse(const char *sql, size_t sql_bytes, size_t max_references,
+                             struct sql_bridge_statement **out, struct lake_error *err);
+size_t sql_bridge_reference_count(const struct sql_bridge_statement *statement);
+/* Borrowed strings. Distinct, in order of first appearance. */
+void sql_bridge_reference_get(const struct sql_bridge_statement *statement, size_t index,
+                              struct sql_bridge_reference *out);
+bool sql_bridge_is_explain(const struct sql_bridge_statement *statement);
+void sql_bridge_statement_free(struct sql_bridge_statement *statement);
+
+/* ---- running
+ * -------------------------------------------------------------------------------------- */
+
+struct sql_bridge_table {
+    const char *schema;
+    const char *table;
+    uint64_t at_version;
+    struct sql_source source; /* moved in: methods->unref is called by the bridge, in every case */
+};
+struct sql_bridge_query;
+/* A connection of its own, closed with the query. Takes the statement in every case. */
+lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *statement,
+                               const struct sql_bridge_table *tables, size_t table_count,
+                               const char *default_schema, struct sql_bridge_query **out,
+                               struct lake_error *err);
+/* A fresh schema of the result. */
+lake_status sql_bridge_schema(const struct sql_bridge_query *query, struct ArrowSchema *out,
+                              struct lake_error *err);
+struct sql_bridge_batch_limits {
+    int64_t rows;         /* at most */
+    int64_t bytes;        /* at most, unless one row alone is larger */
+    int64_t offset_bytes; /* what 32-bit offsets reach: a larger row is RESOURCE_EXHAUSTED */
+};
+lake_status sql_bridge_next(struct sql_bridge_query *query,
+                            const struct sql_bridge_batch_limits *limits, struct ArrowArray *out,
+                            bool *end, struct lake_error *err);
+void sql_bridge_interrupt(struct sql_bridge_query *query);
+void sql_bridge_query_free(struct sql_bridge_query *query);
+
+/* ---- what a statement may call (functions.c)
+ * ------------------------------------------------------ */
+
+/* Lower-case names. */
+bool sql_function_allowed(const char *name);
+bool sql_table_function_allowed(const char *name);
+extern const char sql_read_only_message[]; /* SQL_READ_ONLY_MESSAGE */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
