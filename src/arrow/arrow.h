@@ -14,9 +14,10 @@
 #include <base/base.h>
 #include <nanoarrow/nanoarrow.h>
 
-/* ---- the FILE logical type (NAT-3, DESIGN 12): the one module that knows its shape -------------- */
+/* ---- the FILE logical type (NAT-3, DESIGN 12): the one module that knows its shape --------------
+ */
 
-#define ARROW_FILE_EXTENSION_NAME "lake.file"
+#define ARROW_FILE_EXTENSION_NAME     "lake.file"
 #define ARROW_FILE_EXTENSION_METADATA "{\"version\":1}"
 
 struct arrow_file_value { /* views into the array it was read from */
@@ -33,13 +34,14 @@ bool arrow_file_schema_is(const struct ArrowSchema *field);
 /* Row `row` of a FILE column. NOT_FOUND for a null; DATA_LOSS when a child is null, the size is
  * negative or the digest is not 64 lower-case hexadecimal digits. */
 lake_status arrow_file_value_get(const struct ArrowSchema *field, const struct ArrowArray *column,
-                                 int64_t row, struct arrow_file_value *out,
-                                 struct lake_error *err);
-/* Appends to a FILE column under construction (ArrowArrayStartAppending was called). NULL: a null */
+                                 int64_t row, struct arrow_file_value *out, struct lake_error *err);
+/* Appends to a FILE column under construction (ArrowArrayStartAppending was called). NULL: a null
+ */
 lake_status arrow_file_value_append(struct ArrowArray *column, const struct arrow_file_value *value,
                                     struct lake_error *err);
 
-/* ---- schemas and arrays ------------------------------------------------------------------------- */
+/* ---- schemas and arrays -------------------------------------------------------------------------
+ */
 
 /* Deep equality of format, name, nullability, children, dictionary, and field metadata (as sets of
  * pairs). On inequality `path` (may be NULL) receives where, such as "frames.state.item". */
@@ -51,8 +53,8 @@ lake_status arrow_type_format(const struct ArrowSchema *field, struct base_buffe
 /* The reverse, as the CLI writes columns (CLI-1): int8…uint64, float16/32/64 (float, double), bool,
  * utf8 (string), large_utf8, binary, large_binary, fixed_size_binary[n], decimal(p,s), date32,
  * date64, time32[s], time64[us], timestamp[us], timestamp[us, UTC], duration[ms],
- * list<T>, fixed_size_list<T>[n] (T[n]), struct<a: T, b: T>, dictionary<K, V>, FILE; "!" at the end:
- * not null. INVALID_ARGUMENT names the position and the accepted types. */
+ * list<T>, fixed_size_list<T>[n] (T[n]), struct<a: T, b: T>, dictionary<K, V>, FILE; "!" at the
+ * end: not null. INVALID_ARGUMENT names the position and the accepted types. */
 lake_status arrow_type_parse(struct lake_str text, const char *name, struct ArrowSchema *out,
                              struct lake_error *err);
 /* A refcounted owner around one batch so that several users can hold its buffers. */
@@ -71,7 +73,8 @@ lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t
 lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
                                  struct lake_error *err);
 
-/* ---- IPC encoding ------------------------------------------------------------------------------- */
+/* ---- IPC encoding -------------------------------------------------------------------------------
+ */
 
 struct arrow_ipc_part {
     const uint8_t *data; /* NULL: zeros (padding, at most 63 bytes) */
@@ -113,7 +116,8 @@ lake_status arrow_ipc_schema_to_bytes(const struct ArrowSchema *schema, struct b
 lake_status arrow_ipc_schema_from_bytes(struct lake_bytes bytes, struct ArrowSchema *out,
                                         struct lake_error *err);
 
-/* ---- IPC decoding ------------------------------------------------------------------------------- */
+/* ---- IPC decoding -------------------------------------------------------------------------------
+ */
 
 struct arrow_ipc_limits {
     uint64_t max_metadata_bytes; /* of one header; default 4 MiB */
@@ -132,7 +136,11 @@ struct arrow_ipc_body {
     void (*release)(void *context);
     void *context;
 };
-enum arrow_ipc_kind { ARROW_IPC_SCHEMA, ARROW_IPC_DICTIONARY, ARROW_IPC_BATCH };
+enum arrow_ipc_kind {
+    ARROW_IPC_SCHEMA,
+    ARROW_IPC_DICTIONARY,
+    ARROW_IPC_BATCH
+};
 /* Decodes one message (bare flatbuffer and body). Every offset and length is checked before a
  * buffer is touched. On ARROW_IPC_BATCH `out` is filled, zero-copy over the body where the data is
  * not compressed. Takes over `body` in every case. INVALID_ARGUMENT says what was wrong. */
