@@ -108,6 +108,9 @@ lake_status local_path_of(const struct local_store *store, struct lake_str key,
                              " are temporary files",
                              LAKE_STR_FMT(key), store->directory);
         const char *slash = strchr(rest, '/');
+        size_t size = slash == NULL ? strlen(rest) : (size_t)(slash - rest);
+        if (size > NAME_MAX)
+            return local_fail_open(store, key, ENAMETOOLONG, err);
         if (slash == NULL)
             break;
         rest = slash + 1;
