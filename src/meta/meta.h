@@ -42,8 +42,8 @@ void meta_service_free(struct meta_service *service); /* NULL is allowed */
 
 /* Headers by which a Query server names the principal it acts for (NAT-13). Accepted only from the
  * roles query_service and admin. */
-#define META_HEADER_PRINCIPAL "lake-on-behalf-of"
-#define META_HEADER_TENANT "lake-tenant"
+#define META_HEADER_PRINCIPAL  "lake-on-behalf-of"
+#define META_HEADER_TENANT     "lake-tenant"
 #define META_HEADER_NAMESPACES "lake-namespaces" /* comma-separated, or "*" */
 
 #endif

@@ -1,0 +1,411 @@
+/*
+ * An append (DESIGN 8): data files -> transaction -> reference delta -> manifest, the commit point
+ * -> operation record. The first three are lance's, with the delta written in its hook.
+ *
+ * The operation's ID and content digest stand in the version's transaction, so that a process which
+ * dies between the last two steps leaves enough to restore the record: every append whose ID has no
+ * record first looks at the versions above the last recorded one. Normally there are none, and the
+ * look is the probe for the newest version that an append makes anyway.
+ */
+#include "meta_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PRUNE_EVERY_US (60 * 1000000LL)
+
+/* ---- checks before anything is held -------------------------------------------------------------
+ */
+
+/* The columns, not the schema's own metadata: clients put their own things there. */
+static lake_status check_schema(const struct meta_registration *registration,
+                                const struct ArrowSchema *given, struct lake_error *err)
+{
+    const struct meta_name *name = &registration->name;
+    struct ArrowSchema registered = {.release = NULL};
+    ProtobufCBinaryData ipc = registration->record->schema_ipc;
+    lake_status status =
+        arrow_ipc_schema_from_bytes((struct lake_bytes){ipc.data, ipc.len}, &registered, err);
+    if (status != LAKE_OK)
+        return lake_fail_wrap(err, LAKE_DATA_LOSS, "the registered schema of %s.%s does not parse",
+                              name->namespace_name, name->table);
+    if (given->n_children != registered.n_children)
+        status =
+            lake_fail(err, LAKE_INVALID_ARGUMENT,
+                      "table %s.%s has %lld columns; the rows have %lld", name->namespace_name,
+                      name->table, (long long)registered.n_children, (long long)given->n_children);
+    for (int64_t i = 0; i < registered.n_children && status == LAKE_OK; i++) {
+        char path[256] = "";
+        if (!arrow_schema_equal(registered.children[i], given->children[i], path, sizeof(path))) {
+            struct base_buffer want;
+            struct base_buffer have;
+            base_buffer_init(&want, 4096);
+            base_buffer_init(&have, 4096);
+            (void)arrow_type_format(registered.children[i], &want, NULL);
+            (void)arrow_type_format(given->children[i], &have, NULL);
+            const char *given_name = given->children[i]->name;
+            struct lake_str want_text = {(const char *)want.data, want.size};
+            struct lake_str have_text = {(const char *)have.data, have.size};
+            status = lake_fail(
+                err, LAKE_INVALID_ARGUMENT,
+                "column %lld of table %s.%s differs at \"%s\": the table has \"%s\" %.*s, the "
+                "rows have \"%s\" %.*s; names, types, nullability and field metadata must be equal",
+                (long long)i, name->namespace_name, name->table, path, registered.children[i]->name,
+                LAKE_STR_FMT(want_text), given_name == NULL ? "" : given_name,
+                LAKE_STR_FMT(have_text));
+            base_buffer_fini(&have);
+            base_buffer_fini(&want);
+        }
+    }
+    registered.release(&registered);
+    return status;
+}
+
+static lake_status check_rows(struct meta_authority *authority,
+                              const struct meta_identity *identity,
+                              const struct meta_append *append, struct meta_uri_set *uris,
+                              struct lake_error *err)
+{
+    if (append->row_count == 0)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "an append needs at least one row");
+    if (append->row_count > META_APPEND_MAX_ROWS)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "an append of %" PRIu64 " rows; at most %d are taken at once",
+                         append->row_count, META_APPEND_MAX_ROWS);
+    int64_t first_row = 0;
+    for (size_t i = 0; i < append->batch_count; i++) {
+        lake_status status = arrow_array_validate(append->schema, &append->batches[i], err);
+        if (status == LAKE_OK)
+            status = meta_file_values_check(authority, identity->tenant_id, append->schema,
+                                            &append->batches[i], first_row, uris, err);
+        if (status != LAKE_OK)
+            return status;
+        first_row += append->batches[i].length;
+    }
+    return LAKE_OK;
+}
+
+static lake_status check_incarnation(const struct meta_append *append,
+                                     const struct meta_registration *registration,
+                                     struct lake_error *err)
+{
+    if (append->expected_incarnation.size == 0)
+        return LAKE_OK;
+    struct base_uuid expected;
+    char text[BASE_UUID_TEXT_BYTES];
+    if (!base_uuid_parse(append->expected_incarnation, &expected))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "the expected incarnation is not a UUID");
+    base_uuid_format(&expected, text);
+    if (strcmp(text, registration->incarnation) != 0)
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "table %s.%s was dropped and created again: it is incarnation %s, not %s",
+                         registration->name.namespace_name, registration->name.table,
+                         registration->incarnation, text);
+    return LAKE_OK;
+}
+
+/* ---- with the table's gate held -----------------------------------------------------------------
+ */
+
+struct commit {
+    struct meta_authority *authority;
+    const struct meta_append *append;
+    const struct meta_registration *registration;
+    const char *operation_id;
+    struct meta_uri_set *uris;
+    struct storage_store *store;
+};
+
+/* A version that an append made, as its transaction tells; NOT_FOUND for other versions. */
+static lake_status read_operation(const struct lance_dataset *dataset, const char *incarnation,
+                                  char operation_id[BASE_UUID_TEXT_BYTES],
+                                  struct meta_operation *out, struct lake_error *err)
+{
+    struct base_buffer value;
+    struct base_uuid id;
+    base_buffer_init(&value, 256);
+    lake_status status =
+        lance_dataset_transaction_property(dataset, META_PROPERTY_OPERATION, &value, err);
+    if (status != LAKE_OK)
+        goto out;
+    struct lake_str text = {(const char *)value.data, value.size};
+    if (!base_uuid_parse(text, &id)) {
+        status = lake_fail(err, LAKE_NOT_FOUND, "the operation ID in a transaction is not a UUID");
+        goto out;
+    }
+    base_uuid_format(&id, operation_id);
+    status = lance_dataset_transaction_property(dataset, META_PROPERTY_CONTENT, &value, err);
+    if (status != LAKE_OK)
+        goto out;
+    text = (struct lake_str){(const char *)value.data, value.size};
+    if (!base_sha256_hex_valid(text) || !base_hex_decode(text, out->content_sha256)) {
+        status = lake_fail(err, LAKE_NOT_FOUND, "the digest in a transaction is not a SHA-256");
+        goto out;
+    }
+    out->row_count = 0;
+    if (lance_dataset_transaction_property(dataset, META_PROPERTY_ROWS, &value, NULL) == LAKE_OK)
+        (void)base_str_to_u64((struct lake_str){(const char *)value.data, value.size},
+                              &out->row_count);
+    out->version = lance_dataset_version(dataset);
+    memcpy(out->incarnation, incarnation, BASE_UUID_TEXT_BYTES);
+    out->recorded_unix_ms = base_clock_unix_ms();
+out:
+    base_buffer_fini(&value);
+    return status;
+}
+
+/* Records the operations of versions (recorded, latest], which a crash left unrecorded or which
+ * another writer of Lance made (they have no operation). */
+static lake_status restore_records(const struct commit *commit, uint64_t recorded, uint64_t latest,
+                                   struct lake_error *err)
+{
+    for (uint64_t version = recorded + 1; version <= latest; version++) {
+        struct lance_dataset *dataset = NULL;
+        struct meta_operation operation;
+        char operation_id[BASE_UUID_TEXT_BYTES];
+        lake_status status = lance_dataset_open(commit->store, NULL, NULL, version, &dataset, err);
+        if (status == LAKE_NOT_FOUND)
+            continue; /* cleaned up by another writer: its rows are in the versions above */
+        if (status != LAKE_OK)
+            return status;
+        status = read_operation(dataset, commit->registration->incarnation, operation_id,
+                                &operation, err);
+        lance_dataset_unref(dataset);
+        if (status == LAKE_NOT_FOUND)
+            continue;
+        if (status == LAKE_OK)
+            status = meta_operation_record(commit->authority, &commit->registration->name,
+                                           operation_id, &operation, err);
+        if (status != LAKE_OK)
+            return status;
+        base_log(BASE_LOG_INFO, "restored the record of an append from its version", "operation_id",
+                 operation_id, NULL);
+    }
+    return LAKE_OK;
+}
+
+/* NOT_FOUND: the operation has not been committed. */
+static lake_status find_operation(const struct commit *commit, struct meta_append_result *out,
+                                  struct lake_error *err)
+{
+    struct meta_operation operation;
+    lake_status status = meta_operation_get(commit->authority, &commit->registration->name,
+                                            commit->operation_id, &operation, err);
+    if (status != LAKE_OK)
+        return status;
+    if (memcmp(operation.content_sha256, commit->append->content_sha256, BASE_SHA256_BYTES) != 0)
+        return lake_fail(err, LAKE_ALREADY_EXISTS,
+                         "operation ID %s was committed as version %" PRIu64
+                         " with different content; use a new ID for other rows",
+                         commit->operation_id, operation.version);
+    if (strcmp(operation.incarnation, commit->registration->incarnation) != 0)
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "operation ID %s was committed to incarnation %s of the table, which has "
+                         "been dropped since; use a new ID to add the rows to the present one",
+                         commit->operation_id, operation.incarnation);
+    *out = (struct meta_append_result){
+        .version = operation.version, .row_count = operation.row_count, .replayed = true};
+    memcpy(out->incarnation, operation.incarnation, sizeof(out->incarnation));
+    return LAKE_OK;
+}
+
+/* The newest version, opened; what was unrecorded is recorded then. */
+static lake_status open_newest(struct commit *commit, struct lance_dataset **out,
+                               struct lake_error *err)
+{
+    const struct meta_registration *registration = commit->registration;
+    uint64_t recorded = 0;
+    uint64_t latest = 0;
+    struct lance_dataset *dataset = NULL;
+    lake_status status = meta_recorded_version(commit->authority, &registration->name,
+                                               registration->incarnation, &recorded, err);
+    if (status == LAKE_OK)
+        status = lance_latest_version(commit->store, recorded, &latest, err);
+    if (status == LAKE_OK)
+        status = lance_dataset_open(commit->store, commit->authority->cache,
+                                    registration->incarnation, latest, &dataset, err);
+    if (status == LAKE_NOT_FOUND)
+        status = lake_fail_wrap(err, LAKE_DATA_LOSS,
+                                "table %s.%s is registered but its dataset is not there",
+                                registration->name.namespace_name, registration->name.table);
+    if (status != LAKE_OK)
+        return status;
+    const char *said = lance_dataset_config(dataset, META_CONFIG_INCARNATION);
+    if (said == NULL || strcmp(said, registration->incarnation) != 0)
+        status = lake_fail(err, LAKE_DATA_LOSS,
+                           "the dataset of %s.%s says that it is incarnation \"%s\", the registry "
+                           "says %s",
+                           registration->name.namespace_name, registration->name.table,
+                           said == NULL ? "" : said, registration->incarnation);
+    if (status == LAKE_OK && latest > recorded)
+        status = restore_records(commit, recorded, latest, err);
+    if (status != LAKE_OK) {
+        lance_dataset_unref(dataset);
+        return status;
+    }
+    *out = dataset;
+    return LAKE_OK;
+}
+
+static lake_status publish(const struct commit *commit, struct lance_dataset *base,
+                           uint64_t *version, struct lake_error *err)
+{
+    char digest[BASE_SHA256_HEX_BYTES];
+    char rows[24];
+    base_hex_encode((struct lake_bytes){commit->append->content_sha256, BASE_SHA256_BYTES}, digest);
+    (void)snprintf(rows, sizeof(rows), "%" PRIu64, commit->append->row_count);
+    const struct lance_key_value properties[] = {{META_PROPERTY_OPERATION, commit->operation_id},
+                                                 {META_PROPERTY_CONTENT, digest},
+                                                 {META_PROPERTY_ROWS, rows}};
+    struct meta_delta_writer delta = {.authority = commit->authority,
+                                      .incarnation = commit->registration->incarnation,
+                                      .operation_id = commit->operation_id,
+                                      .added = commit->uris};
+    struct lance_commit_options options;
+    lance_commit_options_init(&options);
+    options.properties = properties;
+    options.property_count = BASE_ARRAY_LEN(properties);
+    options.before_publish = meta_delta_before_publish;
+    options.context = &delta;
+
+    struct lance_append *writer = NULL;
+    lake_status status = lance_append_new(commit->store, base, &writer, err);
+    for (size_t i = 0; i < commit->append->batch_count && status == LAKE_OK; i++) {
+        if (commit->append->batches[i].length > 0)
+            status = lance_append_write(writer, &commit->append->batches[i], err);
+    }
+    if (status == LAKE_OK)
+        status = lance_append_commit(writer, &options, version, err);
+    /* While the outcome is unknown the version may be there, and it needs its sidecar (L21). */
+    if (status != LAKE_OK && status != LAKE_OUTCOME_UNKNOWN)
+        meta_delta_discard(&delta);
+    lance_append_free(writer);
+    return status;
+}
+
+static lake_status unrecorded(uint64_t version, const char *operation_id, struct lake_error *err)
+{
+    return lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
+                          "the rows are in version %" PRIu64
+                          " but that could not be recorded; ask again with operation ID %s",
+                          version, operation_id);
+}
+
+static lake_status commit_held(struct commit *commit, struct meta_append_result *out,
+                               struct lake_error *err)
+{
+    struct lance_dataset *base = NULL;
+    uint64_t version = 0;
+    lake_status status = find_operation(commit, out, err);
+    if (status != LAKE_NOT_FOUND)
+        return status;
+    status = meta_table_store(commit->authority, &commit->registration->name, &commit->store, err);
+    if (status == LAKE_OK)
+        status = open_newest(commit, &base, err);
+    if (status != LAKE_OK)
+        goto out;
+    status = find_operation(commit, out, err);
+    if (status != LAKE_NOT_FOUND)
+        goto out;
+    status = BASE_FAULT("meta.append.before_write", err);
+    if (status == LAKE_OK)
+        status = publish(commit, base, &version, err);
+    if (status != LAKE_OK)
+        goto out;
+
+    struct meta_operation operation = {.version = version,
+                                       .row_count = commit->append->row_count,
+                                       .recorded_unix_ms = base_clock_unix_ms()};
+    memcpy(operation.content_sha256, commit->append->content_sha256, BASE_SHA256_BYTES);
+    memcpy(operation.incarnation, commit->registration->incarnation, BASE_UUID_TEXT_BYTES);
+    status = BASE_FAULT("meta.append.before_record", err);
+    if (status == LAKE_OK)
+        status = meta_operation_record(commit->authority, &commit->registration->name,
+                                       commit->operation_id, &operation, err);
+    if (status == LAKE_OK)
+        status = BASE_FAULT("meta.append.after_record", err);
+    if (status != LAKE_OK) {
+        status = unrecorded(version, commit->operation_id, err);
+        goto out;
+    }
+    *out = (struct meta_append_result){.version = version, .row_count = operation.row_count};
+    memcpy(out->incarnation, operation.incarnation, sizeof(out->incarnation));
+out:
+    lance_dataset_unref(base);
+    storage_store_unref(commit->store);
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------
+ */
+
+/* Every minute one append removes what has expired. */
+static void prune_sometimes(struct meta_authority *authority)
+{
+    int64_t now_us = base_clock_monotonic_us();
+    int64_t last_us = atomic_load(&authority->last_prune_us);
+    if (now_us - last_us < PRUNE_EVERY_US ||
+        !atomic_compare_exchange_strong(&authority->last_prune_us, &last_us, now_us))
+        return;
+    uint64_t pruned = 0;
+    struct lake_error err = {.code = LAKE_OK};
+    if (meta_operation_prune(authority, base_clock_unix_ms(), &pruned, &err) != LAKE_OK)
+        base_log(BASE_LOG_WARN, "expired operations could not be removed", "reason", err.message,
+                 NULL);
+}
+
+lake_status meta_append_commit(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const struct meta_append *append, struct meta_append_result *out,
+                               struct lake_error *err)
+{
+    char operation_id[BASE_UUID_TEXT_BYTES];
+    struct meta_registration before;
+    struct meta_registration held;
+    struct meta_uri_set uris = {NULL, 0, 0};
+    struct meta_claim claim;
+    lake_status status = meta_identity_require(identity, append->name.namespace_name, err);
+    if (status != LAKE_OK)
+        return status;
+    status = meta_operation_check_id(append->operation_id, base_clock_unix_ms(),
+                                     authority->append_retention_ms, operation_id, err);
+    if (status == LAKE_OK)
+        status = BASE_FAULT("meta.append.received", err);
+    if (status != LAKE_OK)
+        return status;
+    meta_registration_init(&before);
+    meta_registration_init(&held);
+    status = meta_registration_get(authority, &append->name, &before, err);
+    if (status == LAKE_OK)
+        status = check_incarnation(append, &before, err);
+    if (status == LAKE_OK)
+        status = check_schema(&before, append->schema, err);
+    if (status == LAKE_OK)
+        status = check_rows(authority, identity, append, &uris, err);
+    if (status == LAKE_OK)
+        status = meta_table_enter(authority, &append->name, wait, &claim, err);
+    if (status != LAKE_OK)
+        goto out;
+    status = meta_registration_get(authority, &append->name, &held, err);
+    if (status == LAKE_OK && strcmp(held.incarnation, before.incarnation) != 0)
+        status = lake_fail(err, LAKE_ABORTED,
+                           "table %s.%s was dropped and created again meanwhile; try again",
+                           append->name.namespace_name, append->name.table);
+    if (status == LAKE_OK) {
+        struct commit commit = {.authority = authority,
+                                .append = append,
+                                .registration = &held,
+                                .operation_id = operation_id,
+                                .uris = &uris};
+        status = commit_held(&commit, out, err);
+    }
+    meta_gate_leave(&authority->gates, &claim);
+    if (status == LAKE_OK)
+        prune_sometimes(authority);
+out:
+    meta_uri_set_fini(&uris);
+    meta_registration_fini(&held);
+    meta_registration_fini(&before);
+    return status;
+}
