@@ -16,6 +16,8 @@ PYTHON := $(CURDIR)/.deps/venv/bin/python
 
 # The compiler cache lives beside the dependencies, so that a fresh checkout builds quickly.
 export CCACHE_DIR ?= $(or $(LAKE_DEPS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lake)/ccache
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 export LAKE_BUILD_DIR := $(CURDIR)/$(BUILD)
 
 # configure DIR ARGUMENTS
