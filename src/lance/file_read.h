@@ -1,0 +1,162 @@
+/*
+ * Inside of reading one data file: the parsed container, and the reader of one leaf column with its
+ * current page. Layout-specific state is in page_mini_block.c, page_full_zip.c, page_constant.c
+ * behind one method table.
+ *
+ * A leaf reader works on one page at a time: opening it parses the layout and reads its small
+ * tables (chunk index, dictionary, row index); reading rows appends values to `values` and levels
+ * to `rep`/`def`, which are then unravelled into `layers`.
+ */
+#ifndef LANCE_FILE_READ_H
+#define LANCE_FILE_READ_H
+
+#include "file.h"
+#include "levels.h"
+
+#define LANCE_MAX_PAGE_BUFFERS 8
+
+struct lance_file_page {
+    uint64_t row_count;
+    uint64_t first_row;
+    size_t buffer_count;
+    uint64_t *offsets;
+    uint64_t *sizes;
+    struct lake_bytes layout; /* serialized PageLayout */
+};
+
+struct lance_file_column {
+    struct lance_file_page *pages;
+    size_t page_count;
+    uint64_t row_count;
+    uint64_t encoded_bytes;
+};
+
+struct lance_file {
+    int reference_count; /* atomic */
+    struct storage_store *store;
+    struct base_arena *arena; /* everything below */
+    struct lake_str key;
+    uint64_t size_bytes;
+    size_t memory_bytes;
+    uint32_t major;
+    uint32_t minor;
+    uint64_t row_count;
+    struct lance_file_column *columns;
+    uint32_t column_count;
+};
+
+struct lance_leaf_reader;
+
+struct lance_page_methods {
+    /* Fills reader->page from reader->layout; allocates from reader->page_arena. */
+    lake_status (*open)(struct lance_leaf_reader *reader, struct lake_error *err);
+    /* Appends rows [row, row + count) of the page to reader->values, ->rep and ->def. */
+    lake_status (*read)(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
+                        struct lake_error *err);
+};
+extern const struct lance_page_methods lance_mini_block_methods;
+extern const struct lance_page_methods lance_full_zip_methods;
+extern const struct lance_page_methods lance_constant_methods;
+
+struct lance_chunk {      /* of a mini-block page */
+    uint64_t offset;      /* in the page's chunk buffer */
+    uint64_t first_value; /* values before it */
+    uint64_t first_row;   /* rows that start before it (with repetition only) */
+};
+
+struct lance_leaf_reader {
+    struct lance_file *file;
+    const struct lance_file_column *column;
+    uint32_t column_index;
+    struct lance_leaf_type type;
+    struct lance_leaf_type dictionary_type; /* of the values of an Arrow dictionary column */
+    struct lance_read_counters *counters;   /* or NULL */
+    struct lance_codec_context codec;
+
+    /* results */
+    struct lance_leaf_values values;
+    struct lance_leaf_values dictionary; /* Arrow dictionary columns: all items so far */
+    struct lance_layers layers;
+    struct base_buffer rep; /* u16 levels of the rows being read, of this page */
+    struct base_buffer def;
+
+    /* the current page */
+    size_t page_index; /* SIZE_MAX: none */
+    struct base_arena *page_arena;
+    struct lance_page_layout layout;
+    const struct lance_page_methods *methods;
+    uint32_t max_rep, visible_level;
+    struct base_buffer window; /* bytes [window_start, +size) of the page's data buffer */
+    size_t window_buffer;      /* which page buffer the window is of */
+    uint64_t window_start;
+    struct base_buffer scratch; /* dictionary indices, booleans */
+
+    /* mini-block: an entry more than there are chunks */
+    struct lance_chunk *chunks;
+    uint64_t chunk_count;
+    uint64_t cached_chunk; /* UINT64_MAX: none */
+    struct lance_leaf_values cache;
+    struct base_buffer cache_rep, cache_def;
+    struct lance_leaf_values page_dictionary;
+    bool page_has_dictionary;
+    uint64_t dictionary_base; /* where this page's items start in `dictionary` */
+    bool dictionary_placed;
+
+    /* full-zip */
+    struct lake_bytes row_index;
+    uint32_t row_index_width; /* bytes; 0: rows have equal size */
+    uint32_t control_bytes;
+    uint64_t stride_bytes;
+
+    /* constant: levels of the whole page; row_entries[i] is the first entry of row i */
+    uint16_t *page_rep;
+    uint16_t *page_def;
+    uint64_t page_entries;
+    uint64_t *row_entries;
+};
+
+lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lance_file *file,
+                                   uint32_t column_index, const struct ArrowSchema *arrow,
+                                   const bool *layer_is_list, size_t layer_count,
+                                   struct lance_read_counters *counters, struct lake_error *err);
+void lance_leaf_reader_fini(struct lance_leaf_reader *reader);
+/* Rows [start, start + count) of the column into values and layers, which are cleared first. */
+lake_status lance_leaf_reader_read(struct lance_leaf_reader *reader, uint64_t start, uint64_t count,
+                                   struct lake_error *err);
+
+/* For the page layouts. */
+/* Bytes of one of the page's buffers into `out`; checked against the buffer's size. */
+lake_status lance_page_read_at(struct lance_leaf_reader *reader, size_t buffer, uint64_t offset,
+                               size_t size_bytes, uint8_t *out, struct lake_error *err);
+/* The whole buffer, in memory that lives as long as the page is open. */
+lake_status lance_page_read_buffer(struct lance_leaf_reader *reader, size_t buffer,
+                                   struct lake_bytes *out, struct lake_error *err);
+/* A view of [start, end) through the window; reads on to `wanted_end` at most when it must read. */
+lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, uint64_t start,
+                              uint64_t end, uint64_t wanted_end, struct lake_bytes *out,
+                              struct lake_error *err);
+lake_status lance_page_buffer_count(struct lance_leaf_reader *reader, size_t expected,
+                                    struct lake_error *err);
+uint64_t lance_page_buffer_size(const struct lance_leaf_reader *reader, size_t buffer);
+void *lance_page_alloc(struct lance_leaf_reader *reader, uint64_t count, size_t item_bytes);
+static inline const struct lance_file_page *lance_page_of(const struct lance_leaf_reader *reader)
+{
+    return &reader->column->pages[reader->page_index];
+}
+
+/* The values of a chunk (or of the page's rows, for FSL inside full-zip) of an FSL leaf: consumes
+ * validity buffers and appends items. */
+lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
+                                   const struct lance_encoding *encoding,
+                                   struct lance_chunk_buffers buffers, uint64_t rows,
+                                   struct lance_leaf_values *out, struct lake_error *err);
+/* Appends `count` fixed values of item_bits each, `per_row` of them a row, from a flat buffer. */
+lake_status lance_leaf_append_flat(struct lance_leaf_values *out, const uint8_t *from,
+                                   uint64_t rows, struct lake_error *err);
+
+/* An Arrow array of `field`'s type from what the readers hold. `leaves` are the field's leaf
+ * readers in pre-order, NULL for a leaf that the file lacks. Moves memory out of the readers. */
+lake_status lance_assemble(const struct lance_field *field, struct lance_leaf_reader **leaves,
+                           uint64_t row_count, struct ArrowArray *out, struct lake_error *err);
+
+#endif

@@ -1,0 +1,283 @@
+/* Reads rows of one leaf column, page after page. */
+#include "file_read.h"
+
+#include <string.h>
+
+#define MIN_WINDOW_BYTES ((uint64_t)256 << 10)
+#define MAX_WINDOW_BYTES ((uint64_t)8 << 20)
+#define MAX_PAGE_ARENA   ((size_t)8 << 30)
+#define MAX_LEVEL_BYTES  ((size_t)1 << 40)
+
+lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lance_file *file,
+                                   uint32_t column_index, const struct ArrowSchema *arrow,
+                                   const bool *layer_is_list, size_t layer_count,
+                                   struct lance_read_counters *counters, struct lake_error *err)
+{
+    struct lance_leaf_type type, dictionary_type = {.items = 1};
+    lake_status status = lance_leaf_type_of(arrow, &type, err);
+    if (status == LAKE_OK && type.kind == LANCE_LEAF_DICTIONARY)
+        status = lance_leaf_type_of(type.dictionary, &dictionary_type, err);
+    if (status != LAKE_OK)
+        return status;
+    *reader = (struct lance_leaf_reader){.file = file,
+                                         .column = &file->columns[column_index],
+                                         .column_index = column_index,
+                                         .type = type,
+                                         .dictionary_type = dictionary_type,
+                                         .counters = counters,
+                                         .page_index = SIZE_MAX,
+                                         .cached_chunk = UINT64_MAX};
+    lance_codec_context_init(&reader->codec);
+    const struct lance_leaf_type *items =
+        type.kind == LANCE_LEAF_DICTIONARY ? &reader->dictionary_type : &reader->type;
+    lance_leaf_values_init(&reader->values, &reader->type);
+    lance_leaf_values_init(&reader->cache, &reader->type);
+    lance_leaf_values_init(&reader->dictionary, items);
+    lance_leaf_values_init(&reader->page_dictionary, items);
+    lance_layers_init(&reader->layers, layer_is_list, layer_count);
+    base_buffer_init(&reader->rep, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->def, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->cache_rep, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->cache_def, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->window, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->scratch, MAX_LEVEL_BYTES);
+    return LAKE_OK;
+}
+
+void lance_leaf_reader_fini(struct lance_leaf_reader *reader)
+{
+    lance_codec_context_fini(&reader->codec);
+    lance_leaf_values_fini(&reader->values);
+    lance_leaf_values_fini(&reader->cache);
+    lance_leaf_values_fini(&reader->dictionary);
+    lance_leaf_values_fini(&reader->page_dictionary);
+    lance_layers_fini(&reader->layers);
+    base_buffer_fini(&reader->rep);
+    base_buffer_fini(&reader->def);
+    base_buffer_fini(&reader->cache_rep);
+    base_buffer_fini(&reader->cache_def);
+    base_buffer_fini(&reader->window);
+    base_buffer_fini(&reader->scratch);
+    base_arena_free(reader->page_arena);
+    reader->page_arena = NULL;
+}
+
+/* ---- bytes of the current page ----------------------------------------------------------------
+ */
+
+uint64_t lance_page_buffer_size(const struct lance_leaf_reader *reader, size_t buffer)
+{
+    const struct lance_file_page *page = lance_page_of(reader);
+    return buffer < page->buffer_count ? page->sizes[buffer] : 0;
+}
+
+lake_status lance_page_buffer_count(struct lance_leaf_reader *reader, size_t expected,
+                                    struct lake_error *err)
+{
+    size_t found = lance_page_of(reader)->buffer_count;
+    if (found != expected)
+        return lake_fail(err, LAKE_DATA_LOSS, "the page has %zu buffers, its layout needs %zu",
+                         found, expected);
+    return LAKE_OK;
+}
+
+lake_status lance_page_read_at(struct lance_leaf_reader *reader, size_t buffer, uint64_t offset,
+                               size_t size_bytes, uint8_t *out, struct lake_error *err)
+{
+    const struct lance_file_page *page = lance_page_of(reader);
+    uint64_t size = lance_page_buffer_size(reader, buffer);
+    if (offset > size || size_bytes > size - offset)
+        return lake_fail(err, LAKE_DATA_LOSS, "%zu bytes at %llu lie outside page buffer %zu",
+                         size_bytes, (unsigned long long)offset, buffer);
+    if (size_bytes == 0)
+        return LAKE_OK;
+    if (reader->counters != NULL)
+        __atomic_fetch_add(&reader->counters->bytes_read, size_bytes, __ATOMIC_RELAXED);
+    return storage_read_range(reader->file->store, reader->file->key,
+                              page->offsets[buffer] + offset, size_bytes, out, err);
+}
+
+void *lance_page_alloc(struct lance_leaf_reader *reader, uint64_t count, size_t item_bytes)
+{
+    if (count > SIZE_MAX)
+        return NULL;
+    return base_arena_calloc_array(reader->page_arena, (size_t)count, item_bytes);
+}
+
+lake_status lance_page_read_buffer(struct lance_leaf_reader *reader, size_t buffer,
+                                   struct lake_bytes *out, struct lake_error *err)
+{
+    uint64_t size = lance_page_buffer_size(reader, buffer);
+    if (size > MAX_PAGE_ARENA)
+        return lake_fail(err, LAKE_DATA_LOSS, "page buffer %zu has %llu bytes", buffer,
+                         (unsigned long long)size);
+    /* Slack at the end: decoders may read whole words. */
+    uint8_t *data = base_arena_alloc(reader->page_arena, (size_t)size + 16);
+    if (data == NULL)
+        return base_fail_no_memory(err, (size_t)size);
+    lake_status status = lance_page_read_at(reader, buffer, 0, (size_t)size, data, err);
+    if (status == LAKE_OK)
+        *out = (struct lake_bytes){data, (size_t)size};
+    return status;
+}
+
+lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, uint64_t start,
+                              uint64_t end, uint64_t wanted_end, struct lake_bytes *out,
+                              struct lake_error *err)
+{
+    uint64_t size = lance_page_buffer_size(reader, buffer);
+    struct base_buffer *window = &reader->window;
+    if (start > end || end > size)
+        return lake_fail(err, LAKE_DATA_LOSS, "bytes %llu to %llu lie outside page buffer %zu",
+                         (unsigned long long)start, (unsigned long long)end, buffer);
+    if (buffer != reader->window_buffer || start < reader->window_start ||
+        end > reader->window_start + window->size) {
+        uint64_t stop = BASE_MAX(end, BASE_MIN(wanted_end, start + MAX_WINDOW_BYTES));
+        stop = BASE_MIN(BASE_MAX(stop, start + MIN_WINDOW_BYTES), size);
+        base_buffer_clear(window);
+        lake_status status = base_buffer_reserve(window, (size_t)(stop - start) + 16, err);
+        if (status == LAKE_OK)
+            status = lance_page_read_at(reader, buffer, start, (size_t)(stop - start), window->data,
+                                        err);
+        if (status != LAKE_OK)
+            return status;
+        window->size = (size_t)(stop - start);
+        reader->window_start = start;
+        reader->window_buffer = buffer;
+    }
+    *out =
+        (struct lake_bytes){window->data + (start - reader->window_start), (size_t)(end - start)};
+    return LAKE_OK;
+}
+
+/* ---- pages ------------------------------------------------------------------------------------
+ */
+
+static lake_status check_layers(struct lance_leaf_reader *reader, struct lake_error *err)
+{
+    const struct lance_page_layout *layout = &reader->layout;
+    bool match = layout->layer_count == reader->layers.count;
+    for (size_t i = 0; match && i < layout->layer_count; i++)
+        match = lance_layer_is_list(layout->layers[i]) == reader->layers.layers[i].is_list;
+    if (!match)
+        return lake_fail(err, LAKE_DATA_LOSS,
+                         "the page's %zu layers are not those of the field's %zu",
+                         layout->layer_count, reader->layers.count);
+    reader->max_rep = lance_max_rep_level(layout->layers, layout->layer_count);
+    reader->visible_level = lance_visible_level(layout->layers, layout->layer_count);
+    return LAKE_OK;
+}
+
+static void close_page(struct lance_leaf_reader *reader)
+{
+    reader->page_index = SIZE_MAX;
+    base_arena_free(reader->page_arena);
+    reader->page_arena = NULL;
+    base_buffer_clear(&reader->window);
+    reader->window_start = 0;
+    reader->cached_chunk = UINT64_MAX;
+    reader->page_has_dictionary = false;
+    reader->dictionary_placed = false;
+    lance_leaf_values_clear(&reader->page_dictionary);
+}
+
+static lake_status open_page(struct lance_leaf_reader *reader, size_t index, struct lake_error *err)
+{
+    if (reader->page_index == index)
+        return LAKE_OK;
+    close_page(reader);
+    lake_status status = base_arena_new(MAX_PAGE_ARENA, &reader->page_arena, err);
+    if (status != LAKE_OK)
+        return status;
+    reader->page_index = index;
+    status = lance_page_layout_parse(lance_page_of(reader)->layout, reader->page_arena,
+                                     &reader->layout, err);
+    if (status == LAKE_OK)
+        status = check_layers(reader, err);
+    if (status != LAKE_OK)
+        goto out;
+    if (reader->layout.kind == LANCE_MINI_BLOCK)
+        reader->methods = &lance_mini_block_methods;
+    else if (reader->layout.kind == LANCE_FULL_ZIP)
+        reader->methods = &lance_full_zip_methods;
+    else
+        reader->methods = &lance_constant_methods;
+    status = reader->methods->open(reader, err);
+    if (status == LAKE_OK && reader->counters != NULL)
+        __atomic_fetch_add(&reader->counters->pages_read, 1, __ATOMIC_RELAXED);
+out:
+    if (status != LAKE_OK)
+        close_page(reader);
+    return status;
+}
+
+static lake_status read_page_rows(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
+                                  struct lake_error *err)
+{
+    base_buffer_clear(&reader->rep);
+    base_buffer_clear(&reader->def);
+    uint64_t before = reader->values.count;
+    lake_status status = reader->methods->read(reader, row, count, err);
+    if (status != LAKE_OK)
+        return status;
+    const uint16_t *rep =
+        reader->rep.size > 0 ? (const uint16_t *)(const void *)reader->rep.data : NULL;
+    const uint16_t *def =
+        reader->def.size > 0 ? (const uint16_t *)(const void *)reader->def.data : NULL;
+    uint64_t entries = rep != NULL ? reader->rep.size / 2 : count;
+    if (def != NULL && reader->def.size / 2 != entries)
+        return lake_fail(err, LAKE_DATA_LOSS, "the page has %zu definition levels for %llu entries",
+                         reader->def.size / 2, (unsigned long long)entries);
+    status = lance_layers_append(&reader->layers, reader->layout.layers, rep, def, entries, err);
+    if (status != LAKE_OK)
+        return status;
+    if (reader->layers.layers[0].length != reader->values.count)
+        return lake_fail(err, LAKE_DATA_LOSS, "the page's levels show %llu values, it holds %llu",
+                         (unsigned long long)(reader->layers.layers[0].length - before),
+                         (unsigned long long)(reader->values.count - before));
+    return LAKE_OK;
+}
+
+/* The page that holds `row`. Pages without rows are never it. */
+static size_t find_page(const struct lance_file_column *column, uint64_t row)
+{
+    size_t low = 0, high = column->page_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (column->pages[middle].first_row <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+lake_status lance_leaf_reader_read(struct lance_leaf_reader *reader, uint64_t start, uint64_t count,
+                                   struct lake_error *err)
+{
+    uint64_t end;
+    lake_status status = LAKE_OK;
+    lance_leaf_values_clear(&reader->values);
+    lance_leaf_values_clear(&reader->dictionary);
+    lance_layers_clear(&reader->layers);
+    reader->dictionary_placed = false;
+    if (!base_u64_add(start, count, &end) || end > reader->column->row_count)
+        return lake_fail(err, LAKE_OUT_OF_RANGE,
+                         "rows %llu and the next %llu of column %u, which has %llu",
+                         (unsigned long long)start, (unsigned long long)count, reader->column_index,
+                         (unsigned long long)reader->column->row_count);
+    while (status == LAKE_OK && start < end) {
+        size_t index = find_page(reader->column, start);
+        const struct lance_file_page *page = &reader->column->pages[index];
+        uint64_t row = start - page->first_row;
+        uint64_t take = BASE_MIN(end - start, page->row_count - row);
+        status = open_page(reader, index, err);
+        if (status == LAKE_OK)
+            status = read_page_rows(reader, row, take, err);
+        if (status != LAKE_OK)
+            return lake_fail_wrap(err, status, "page %zu of column %u of data file %.*s", index,
+                                  reader->column_index, LAKE_STR_FMT(reader->file->key));
+        start += take;
+    }
+    return status;
+}

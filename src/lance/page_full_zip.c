@@ -1,0 +1,335 @@
+/*
+ * Reading full-zip pages: entry after entry, a control word (levels) and the value. For large
+ * values, where a chunk would make random access expensive.
+ *
+ * Buffer 0 holds the entries; buffer 1, the row index, is there when rows differ in size: with
+ * repetition or variable-width values.
+ */
+#include "file_read.h"
+
+#include <string.h>
+
+#define STEP_BYTES ((uint64_t)8 << 20)
+
+static uint32_t control_width(uint32_t bits)
+{
+    if (bits == 0)
+        return 0;
+    if (bits <= 8)
+        return 1;
+    return bits <= 16 ? 2 : 4;
+}
+
+/* Bytes of one fixed value: items and, for fixed-size lists, their validity in front. */
+static lake_status fixed_value_bytes(const struct lance_leaf_reader *reader, uint64_t *out,
+                                     struct lake_error *err)
+{
+    const struct lance_leaf_type *type = &reader->type;
+    const struct lance_encoding *node = reader->layout.values;
+    uint64_t bytes = type->item_bits == 1 && type->kind == LANCE_LEAF_FIXED
+                         ? 1
+                         : (type->items * type->item_bits + 7) / 8;
+    for (uint32_t depth = 0; depth < type->fsl_depth; depth++, node = node->values) {
+        if (node == NULL || node->kind != LANCE_ENCODING_FIXED_SIZE_LIST ||
+            node->items != type->fsl_sizes[depth])
+            return lake_fail(err, LAKE_DATA_LOSS, "the page's lists are not those of the type");
+        if (node->has_validity)
+            bytes += (lance_leaf_items_at(type, depth) + 7) / 8;
+    }
+    if (node == NULL || node->kind != LANCE_ENCODING_FLAT)
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "fixed-width values encoded as %s in a full-zip "
+                         "page",
+                         node == NULL ? "nothing" : lance_encoding_name(node->kind));
+    if (reader->layout.bits_per_value != bytes * 8)
+        return lake_fail(err, LAKE_DATA_LOSS, "values of %llu bits where the type has %llu bytes",
+                         (unsigned long long)reader->layout.bits_per_value,
+                         (unsigned long long)bytes);
+    *out = bytes;
+    return LAKE_OK;
+}
+
+static lake_status open_row_index(struct lance_leaf_reader *reader, struct lake_error *err)
+{
+    uint64_t entries = lance_page_of(reader)->row_count + 1;
+    lake_status status = lance_page_read_buffer(reader, 1, &reader->row_index, err);
+    if (status != LAKE_OK)
+        return status;
+    uint64_t width = reader->row_index.size / entries;
+    if (width * entries != reader->row_index.size ||
+        (width != 1 && width != 2 && width != 4 && width != 8))
+        return lake_fail(err, LAKE_DATA_LOSS, "the row index has %zu bytes for %llu rows",
+                         reader->row_index.size, (unsigned long long)entries - 1);
+    reader->row_index_width = (uint32_t)width;
+    return LAKE_OK;
+}
+
+static lake_status full_zip_open(struct lance_leaf_reader *reader, struct lake_error *err)
+{
+    const struct lance_page_layout *layout = &reader->layout;
+    bool variable = reader->type.kind == LANCE_LEAF_VARIABLE;
+    bool indexed = variable || reader->max_rep > 0;
+    lake_status status = LAKE_OK;
+    reader->row_index_width = 0;
+    reader->stride_bytes = 0;
+    if (reader->type.kind != LANCE_LEAF_VARIABLE && reader->type.kind != LANCE_LEAF_FIXED &&
+        reader->type.kind != LANCE_LEAF_FSL)
+        return lake_fail(err, LAKE_UNIMPLEMENTED, "a full-zip page of type \"%s\"",
+                         reader->type.arrow->format);
+    if (layout->bits_rep > 16 || layout->bits_def > 16 ||
+        (layout->bits_rep > 0) != (reader->max_rep > 0))
+        return lake_fail(err, LAKE_DATA_LOSS, "levels of %u and %u bits", layout->bits_rep,
+                         layout->bits_def);
+    reader->control_bytes = control_width(layout->bits_rep + layout->bits_def);
+    if (variable && layout->bits_per_offset != 32 && layout->bits_per_offset != 64)
+        return lake_fail(err, LAKE_DATA_LOSS, "lengths of %u bits", layout->bits_per_offset);
+    status = lance_page_buffer_count(reader, 1U + indexed, err);
+    if (status == LAKE_OK && !variable)
+        status = fixed_value_bytes(reader, &reader->stride_bytes, err);
+    if (status == LAKE_OK && indexed)
+        status = open_row_index(reader, err);
+    return status;
+}
+
+/* Where row `row` starts in buffer 0; row_count gives the end. */
+static uint64_t row_offset(const struct lance_leaf_reader *reader, uint64_t row)
+{
+    const uint8_t *at = reader->row_index.data;
+    switch (reader->row_index_width) {
+    case 0:
+        return row * (reader->control_bytes + reader->stride_bytes);
+    case 1:
+        return at[row];
+    case 2:
+        return base_load_u16le(at + 2 * row);
+    case 4:
+        return base_load_u32le(at + 4 * row);
+    default:
+        return base_load_u64le(at + 8 * row);
+    }
+}
+
+/* ---- values -----------------------------------------------------------------------------------
+ */
+
+/* One row of fixed-size lists: validity bytes of each nullable layer, then the items. */
+static lake_status append_fsl_row(struct lance_leaf_reader *reader, const uint8_t *at,
+                                  struct lake_error *err)
+{
+    const struct lance_encoding *node = reader->layout.values;
+    struct lance_leaf_values *out = &reader->values;
+    lake_status status = LAKE_OK;
+    for (uint32_t depth = 0; depth < reader->type.fsl_depth; depth++, node = node->values) {
+        uint64_t items = lance_leaf_items_at(&reader->type, depth);
+        if (node->has_validity) {
+            status = lance_leaf_values_need_item_validity(out, depth, err);
+            if (status == LAKE_OK)
+                status = lance_bits_append(&out->item_valid[depth], at, 0, items, err);
+            at += (items + 7) / 8;
+        } else if (out->item_nulls[depth]) {
+            status = lance_bits_append_run(&out->item_valid[depth], true, items, err);
+        }
+        if (status != LAKE_OK)
+            return status;
+    }
+    return lance_leaf_append_flat(out, at, 1, err);
+}
+
+static lake_status append_fixed(struct lance_leaf_reader *reader, const uint8_t *at,
+                                struct lake_error *err)
+{
+    if (reader->type.kind == LANCE_LEAF_FSL)
+        return append_fsl_row(reader, at, err);
+    if (reader->type.item_bits == 1) {
+        uint8_t bit = at[0] != 0;
+        return lance_leaf_append_flat(&reader->values, &bit, 1, err);
+    }
+    return lance_leaf_append_flat(&reader->values, at, 1, err);
+}
+
+/* Values are compressed one by one; an empty one may be stored as nothing at all. */
+static lake_status append_variable(struct lance_leaf_reader *reader, struct lake_bytes value,
+                                   struct lake_error *err)
+{
+    const struct lance_encoding *node = reader->layout.values;
+    size_t opened = 0;
+    lake_status status = LAKE_OK;
+    while (status == LAKE_OK && node != NULL && node->kind == LANCE_ENCODING_GENERAL) {
+        if (reader->codec.depth == LANCE_MAX_GENERAL_DEPTH) {
+            status = lake_fail(err, LAKE_UNIMPLEMENTED, "compression is nested too deep");
+            break;
+        }
+        if (value.size > 0) {
+            struct base_buffer *scratch = &reader->codec.scratch[reader->codec.depth];
+            status = lance_decompress(&reader->codec, node->scheme, value,
+                                      LANCE_MAX_DECODED_BYTES - 16, scratch, err);
+            value = base_buffer_view(scratch);
+            reader->codec.depth++;
+            opened++;
+        }
+        node = node->values;
+    }
+    if (status == LAKE_OK && node != NULL && node->kind == LANCE_ENCODING_FSST) {
+        uint8_t offsets[16];
+        struct lance_variable_view view = {.offsets = offsets,
+                                           .offset_bytes = 8,
+                                           .base = value.data,
+                                           .base_bytes = value.size,
+                                           .count = 1,
+                                           .fsst = node};
+        base_store_u64le(offsets, 0);
+        base_store_u64le(offsets + 8, value.size);
+        status = lance_leaf_values_append_view(&reader->values, &view, 0, 1, err);
+    } else if (status == LAKE_OK && node != NULL && node->kind == LANCE_ENCODING_VARIABLE) {
+        status = lance_leaf_values_append_one(&reader->values, value.data, value.size, err);
+    } else if (status == LAKE_OK) {
+        status = lake_fail(err, LAKE_UNIMPLEMENTED,
+                           "variable-width values encoded as %s in a full-zip page",
+                           node == NULL ? "nothing" : lance_encoding_name(node->kind));
+    }
+    reader->codec.depth -= opened;
+    return status;
+}
+
+/* ---- entries ----------------------------------------------------------------------------------
+ */
+
+static bool take_control(struct base_cursor *cursor, uint32_t width, uint32_t *out)
+{
+    uint16_t word;
+    uint8_t byte;
+    switch (width) {
+    case 0:
+        *out = 0;
+        return true;
+    case 1:
+        if (!base_cursor_u8(cursor, &byte))
+            return false;
+        *out = byte;
+        return true;
+    case 2:
+        if (!base_cursor_u16le(cursor, &word))
+            return false;
+        *out = word;
+        return true;
+    default:
+        return base_cursor_u32le(cursor, out);
+    }
+}
+
+static bool take_length(struct base_cursor *cursor, uint32_t bits, uint64_t *out)
+{
+    uint32_t word;
+    if (bits == 64)
+        return base_cursor_u64le(cursor, out);
+    if (!base_cursor_u32le(cursor, &word))
+        return false;
+    *out = word;
+    return true;
+}
+
+static lake_status cut_short(struct lake_error *err)
+{
+    return lake_fail(err, LAKE_DATA_LOSS, "an entry of a full-zip page is cut short");
+}
+
+static lake_status read_value(struct lance_leaf_reader *reader, struct base_cursor *cursor,
+                              uint32_t def, struct lake_error *err)
+{
+    struct lake_bytes value;
+    uint64_t length;
+    if (def > reader->visible_level)
+        return LAKE_OK;
+    if (reader->type.kind != LANCE_LEAF_VARIABLE) {
+        if (!base_cursor_take(cursor, (size_t)reader->stride_bytes, &value))
+            return cut_short(err);
+        return append_fixed(reader, value.data, err);
+    }
+    if (def != 0)
+        return lance_leaf_values_append_zeros(&reader->values, 1, err);
+    if (!take_length(cursor, reader->layout.bits_per_offset, &length) || length > SIZE_MAX ||
+        !base_cursor_take(cursor, (size_t)length, &value))
+        return cut_short(err);
+    return append_variable(reader, value, err);
+}
+
+static lake_status read_entries(struct lance_leaf_reader *reader, struct lake_bytes bytes,
+                                struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(bytes);
+    const uint32_t bits_def = reader->layout.bits_def, mask = (1U << bits_def) - 1;
+    const uint32_t rep_mask = (1U << reader->layout.bits_rep) - 1;
+    lake_status status = LAKE_OK;
+    while (status == LAKE_OK && base_cursor_left(&cursor) > 0) {
+        uint32_t control;
+        uint16_t def, rep;
+        if (!take_control(&cursor, reader->control_bytes, &control))
+            return cut_short(err);
+        def = (uint16_t)(control & mask);
+        rep = (uint16_t)(control >> bits_def & rep_mask);
+        if (reader->layout.bits_rep > 0)
+            status = base_buffer_append(&reader->rep, &rep, sizeof(rep), err);
+        if (status == LAKE_OK && bits_def > 0)
+            status = base_buffer_append(&reader->def, &def, sizeof(def), err);
+        if (status == LAKE_OK)
+            status = read_value(reader, &cursor, def, err);
+    }
+    return status;
+}
+
+/* Rows of equal size without levels or validity are the Arrow buffer itself. */
+static bool is_plain(const struct lance_leaf_reader *reader)
+{
+    const struct lance_leaf_type *type = &reader->type;
+    return reader->control_bytes == 0 && reader->row_index_width == 0 && type->item_bits >= 8 &&
+           reader->stride_bytes == type->items * (type->item_bits / 8);
+}
+
+static lake_status read_plain(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
+                              struct lake_error *err)
+{
+    uint8_t *out;
+    size_t bytes = (size_t)(count * reader->stride_bytes);
+    for (uint32_t depth = 0; depth < reader->type.fsl_depth; depth++) {
+        uint64_t items = count * lance_leaf_items_at(&reader->type, depth);
+        if (!reader->values.item_nulls[depth])
+            continue;
+        lake_status status =
+            lance_bits_append_run(&reader->values.item_valid[depth], true, items, err);
+        if (status != LAKE_OK)
+            return status;
+    }
+    if (row * reader->stride_bytes > lance_page_buffer_size(reader, 0) ||
+        bytes > lance_page_buffer_size(reader, 0) - row * reader->stride_bytes)
+        return cut_short(err);
+    lake_status status = lance_leaf_values_reserve(&reader->values, count, &out, err);
+    if (status == LAKE_OK)
+        status = lance_page_read_at(reader, 0, row * reader->stride_bytes, bytes, out, err);
+    if (status == LAKE_OK)
+        lance_leaf_values_grew(&reader->values, count);
+    return status;
+}
+
+static lake_status full_zip_read(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
+                                 struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    uint64_t end = row + count;
+    if (reader->control_bytes + reader->stride_bytes == 0 && reader->row_index_width == 0)
+        return lance_leaf_values_append_zeros(&reader->values, count, err);
+    if (is_plain(reader))
+        return read_plain(reader, row, count, err);
+    while (status == LAKE_OK && row < end) {
+        struct lake_bytes bytes;
+        uint64_t start = row_offset(reader, row), stop = row + 1, last = row_offset(reader, end);
+        while (stop < end && row_offset(reader, stop + 1) - start <= STEP_BYTES)
+            stop++;
+        status = lance_page_window(reader, 0, start, row_offset(reader, stop), last, &bytes, err);
+        if (status == LAKE_OK)
+            status = read_entries(reader, bytes, err);
+        row = stop;
+    }
+    return status;
+}
+
+const struct lance_page_methods lance_full_zip_methods = {full_zip_open, full_zip_read};
