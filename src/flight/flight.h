@@ -461,6 +461,16 @@ lake_status flight_any_pack(const char *type_url, struct lake_bytes value, struc
 /* False when `bytes` are not an Any of exactly that type; `value` is a view into `bytes`. */
 bool flight_any_unpack(struct lake_bytes bytes, const char *type_url, struct lake_bytes *value);
 
+/* ---- calls --------------------------------------------------------------------------------------
+ */
+
+/* One DoAction: `reply` is cleared and receives the first result's body, empty when there is none;
+ * RESOURCE_EXHAUSTED above its maximum. */
+lake_status flight_do_action(struct rpc_channel *channel, const struct rpc_header *headers,
+                             size_t header_count, int64_t deadline_ms,
+                             const struct flight_action *action, struct base_buffer *reply,
+                             struct lake_error *err);
+
 /* ---- FlightData ---------------------------------------------------------------------------------
  */
 

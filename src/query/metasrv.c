@@ -95,50 +95,29 @@ static lake_status namespaces_header(const struct rpc_principal *principal, stru
     return LAKE_OK;
 }
 
-static lake_status start_call(struct query_metasrv *metasrv, const struct rpc_principal *principal,
-                              const char *method, int64_t deadline_ms, struct rpc_client_call **out,
-                              struct lake_error *err)
-{
+/* The headers of a call on behalf of a principal. */
+struct behalf {
     struct rpc_header headers[3];
-    size_t count = 0;
+    size_t count;
     struct base_buffer namespaces;
-    base_buffer_init(&namespaces, 8192);
-    lake_status status = LAKE_OK;
-    if (principal != NULL) {
-        status = namespaces_header(principal, &namespaces, err);
-        headers[0] = (struct rpc_header){HEADER_PRINCIPAL, base_str_of(principal->principal_id)};
-        headers[1] = (struct rpc_header){HEADER_TENANT, base_str_of(principal->tenant_id)};
-        headers[2] = (struct rpc_header){HEADER_NAMESPACES,
-                                         {(const char *)namespaces.data, namespaces.size}};
-        count = 3;
-    }
-    if (status == LAKE_OK)
-        status =
-            rpc_client_call_start(metasrv->channel, method, headers, count, deadline_ms, out, err);
-    base_buffer_fini(&namespaces);
-    return status;
-}
+};
 
-static lake_status receive_results(struct rpc_client_call *call, struct base_buffer *reply,
-                                   struct lake_error *err)
+static lake_status behalf_init(struct behalf *behalf, const struct rpc_principal *principal,
+                               struct lake_error *err)
 {
-    bool end = false;
-    bool first = true;
-    while (!end) {
-        struct rpc_payload payload = {0};
-        struct lake_bytes body;
-        lake_status status = rpc_client_call_receive(call, &payload, &end, err);
-        if (status == LAKE_OK && !end && first) {
-            status = flight_result_decode(payload.bytes, &body, err);
-            if (status == LAKE_OK)
-                status = base_buffer_append(reply, body.data, body.size, err);
-            first = false;
-        }
-        rpc_payload_fini(&payload);
-        if (status != LAKE_OK)
-            return status;
-    }
-    return LAKE_OK;
+    behalf->count = 0;
+    base_buffer_init(&behalf->namespaces, MAX_NAMESPACES_BYTES);
+    if (principal == NULL)
+        return LAKE_OK;
+    lake_status status = namespaces_header(principal, &behalf->namespaces, err);
+    struct lake_bytes names = base_buffer_view(&behalf->namespaces);
+    behalf->headers[0] =
+        (struct rpc_header){HEADER_PRINCIPAL, base_str_of(principal->principal_id)};
+    behalf->headers[1] = (struct rpc_header){HEADER_TENANT, base_str_of(principal->tenant_id)};
+    behalf->headers[2] =
+        (struct rpc_header){HEADER_NAMESPACES, {(const char *)names.data, names.size}};
+    behalf->count = 3;
+    return status;
 }
 
 lake_status query_metasrv_action(struct query_metasrv *metasrv,
@@ -147,22 +126,12 @@ lake_status query_metasrv_action(struct query_metasrv *metasrv,
                                  struct lake_error *err)
 {
     struct flight_action action = {base_str_of(type), body};
-    struct rpc_client_call *call = NULL;
-    struct base_buffer request;
-    base_buffer_init(&request, body.size + 4096);
-    base_buffer_clear(reply);
-    lake_status status = flight_action_encode(&action, &request, err);
+    struct behalf behalf;
+    lake_status status = behalf_init(&behalf, principal, err);
     if (status == LAKE_OK)
-        status =
-            start_call(metasrv, principal, FLIGHT_METHOD_DO_ACTION, ACTION_DEADLINE_MS, &call, err);
-    if (status == LAKE_OK)
-        status = flight_send_bytes(flight_sender_of_client(call), base_buffer_view(&request), err);
-    if (status == LAKE_OK)
-        status = rpc_client_call_finish_sending(call, err);
-    if (status == LAKE_OK)
-        status = receive_results(call, reply, err);
-    rpc_client_call_free(call);
-    base_buffer_fini(&request);
+        status = flight_do_action(metasrv->channel, behalf.headers, behalf.count,
+                                  ACTION_DEADLINE_MS, &action, reply, err);
+    base_buffer_fini(&behalf.namespaces);
     return status;
 }
 
@@ -170,5 +139,11 @@ lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_pr
                               int64_t deadline_ms, struct rpc_client_call **out,
                               struct lake_error *err)
 {
-    return start_call(metasrv, principal, FLIGHT_METHOD_DO_PUT, deadline_ms, out, err);
+    struct behalf behalf;
+    lake_status status = behalf_init(&behalf, principal, err);
+    if (status == LAKE_OK)
+        status = rpc_client_call_start(metasrv->channel, FLIGHT_METHOD_DO_PUT, behalf.headers,
+                                       behalf.count, deadline_ms, out, err);
+    base_buffer_fini(&behalf.namespaces);
+    return status;
 }

@@ -1,0 +1,112 @@
+/*
+ * What the files of liblake share.
+ *
+ *   connect.c   the client object, its channel, its stage, its actions
+ *   tables.c    create, drop, describe, list; the schema cache (SDK-2)
+ *   statement.c parses `INSERT INTO ns.t (a, b) VALUES (?, ?)`
+ *   values.c    checks typed values and turns them into one Arrow batch
+ *   insert.c    insert, insert_many, append_batches: upload, encode, commit (SDK-3, SDK-4)
+ *   upload.c    objects into the stage, hashed while they are copied (OBJ-1)
+ *   reader.c    objects out of it, verified (OBJ-5, OBJ-6); download
+ *   query.c     results as Arrow streams (SDK-6)
+ */
+#ifndef CLIENT_INTERNAL_H
+#define CLIENT_INTERNAL_H
+
+/* nanoarrow's header, inside arrow.h, defines the same Arrow structs behind the same guards. */
+#include <arrow/arrow.h>
+#include <flight/flight.h>
+#include <lake/lake.h>
+#include <storage/storage.h>
+
+#include <lake.pb-c.h>
+#include <stdatomic.h>
+
+#define CLIENT_MAX_APPEND_ROWS      10000
+#define CLIENT_MAX_APPEND_BYTES     ((uint64_t)64 * 1024 * 1024)
+#define CLIENT_MAX_METADATA_BYTES   ((uint64_t)16 * 1024 * 1024)
+#define CLIENT_MAX_MESSAGES         170001
+#define CLIENT_MAX_DICTIONARY_NODES 16
+
+struct client_schema_cache;
+
+struct lake_client {
+    atomic_uint references;
+    struct rpc_channel *channel;
+    int64_t timeout_ms;
+    struct client_schema_cache *schemas;
+    char *stage_uri; /* "file:///…/tenants/<tenant>", or NULL for a query-only client */
+    pthread_mutex_t stage_lock; /* guards stage: opened at its first use */
+    struct storage_store *stage;
+};
+
+static inline ProtobufCBinaryData client_binary(struct lake_str s)
+{
+    return (ProtobufCBinaryData){s.size, (uint8_t *)(uintptr_t)s.data};
+}
+
+/* ---- connect.c
+ * --------------------------------------------------------------------------------------- */
+
+lake_status client_action(lake_client *client, const char *type, struct lake_bytes body,
+                          struct base_buffer *reply, struct lake_error *err);
+/* The caller's stage as a store. FAILED_PRECONDITION for a query-only client. Borrowed. */
+lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err);
+
+/* ---- tables.c
+ * ------------------------------------------------------------------------------------------ */
+
+/* "namespace.table" into its parts, views into `table`. */
+lake_status client_split_name(const char *table, struct lake_str *namespace_name,
+                              struct lake_str *name, struct lake_error *err);
+
+/* An immutable table schema, shared by the cache and its users. */
+struct client_schema {
+    atomic_uint references;
+    struct ArrowSchema arrow;
+};
+void client_schema_unref(struct client_schema *schema);
+lake_status client_schema_cache_new(const struct lake_connect_options *options,
+                                    struct client_schema_cache **out, struct lake_error *err);
+void client_schema_cache_free(struct client_schema_cache *cache);
+/* From the cache, or asked for once however many threads want it. */
+lake_status client_table_schema(lake_client *client, struct lake_str namespace_name,
+                                struct lake_str table, struct client_schema **out,
+                                struct lake_error *err);
+
+/* ---- statement.c
+ * ---------------------------------------------------------------------------------------- */
+
+struct client_insert {
+    struct lake_str namespace_name, table;
+    struct lake_str *columns;
+    size_t column_count;
+    struct base_arena *memory;
+};
+lake_status client_insert_parse(const char *sql, struct client_insert *out, struct lake_error *err);
+void client_insert_fini(struct client_insert *insert);
+
+/* ---- values.c
+ * --------------------------------------------------------------------------------------------- */
+
+/* Fails when `value` cannot go into a column of this type; touches no file. */
+lake_status client_value_check(const struct ArrowSchema *field, const struct lake_value *value,
+                               struct lake_error *err);
+/* Appends a checked value; `location` is what an uploaded file became. */
+lake_status client_value_append(const struct ArrowSchema *field, struct ArrowArray *column,
+                                const struct lake_value *value,
+                                const struct lake_data_location *location, struct lake_error *err);
+bool client_value_is_file(const struct lake_value *value);
+
+/* ---- upload.c, reader.c
+ * --------------------------------------------------------------------------------- */
+
+/* Copies what is in `from`; `out` owns its strings. */
+lake_status client_location_copy(struct lake_str uri, struct lake_str media_type,
+                                 int64_t size_bytes, struct lake_str sha256_hex,
+                                 struct lake_data_location *out, struct lake_error *err);
+/* The object's key in the stage. PERMISSION_DENIED when it lies elsewhere (OBJ-2). */
+lake_status client_location_key(lake_client *client, const struct lake_data_location *location,
+                                struct lake_str *key, struct lake_error *err);
+
+#endif

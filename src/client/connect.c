@@ -1,0 +1,158 @@
+#include "client_internal.h"
+
+#include <string.h>
+
+#define DEFAULT_TIMEOUT_MS 30000
+#define MAX_CACHE_TABLES   65536
+#define MAX_CACHE_TTL_MS   3600000
+#define FILE_SCHEME        "file://"
+
+lake_status client_action(lake_client *client, const char *type, struct lake_bytes body,
+                          struct base_buffer *reply, struct lake_error *err)
+{
+    struct flight_action action = {base_str_of(type), body};
+    return flight_do_action(client->channel, NULL, 0, client->timeout_ms, &action, reply, err);
+}
+
+static lake_status check_options(const char *address, const struct lake_connect_options *options,
+                                 struct lake_error *err)
+{
+    if (address == NULL || strchr(address, ':') == NULL)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "the address must be host:port, not '%s'",
+                         address == NULL ? "" : address);
+    if (options->version != 1)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "lake_connect_options has version %u, this library knows 1: initialise it "
+                         "with LAKE_CONNECT_OPTIONS_INIT",
+                         options->version);
+    if (options->schema_cache_tables > MAX_CACHE_TABLES ||
+        options->schema_cache_ttl_ms > MAX_CACHE_TTL_MS)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the schema cache holds at most %d tables for %d ms", MAX_CACHE_TABLES,
+                         MAX_CACHE_TTL_MS);
+    if (options->timeout_ms < 0)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must not be negative");
+    return LAKE_OK;
+}
+
+static lake_status open_channel(const char *address, const struct lake_connect_options *options,
+                                struct rpc_channel **out, struct lake_error *err)
+{
+    struct base_secret token = {0};
+    struct rpc_channel_options channel = {
+        .target = address,
+        .tls = options->tls || options->ca_pem != NULL || options->server_name != NULL,
+        .ca_pem = options->ca_pem,
+        .server_name = options->server_name,
+    };
+    lake_status status = LAKE_OK;
+    if (options->bearer_token != NULL) {
+        status =
+            base_secret_copy(&token, base_bytes_of_str(base_str_of(options->bearer_token)), err);
+        channel.bearer_token = &token;
+    }
+    if (status == LAKE_OK)
+        status = rpc_channel_open(&channel, out, err);
+    base_secret_fini(&token);
+    return status;
+}
+
+/* Asks for the stage: the one request that shows at once that a server is there (OBJ-2). */
+static lake_status fetch_stage(lake_client *client, bool keep, struct lake_error *err)
+{
+    struct base_buffer reply;
+    base_buffer_init(&reply, 65536);
+    lake_status status = client_action(client, "lake.stage", (struct lake_bytes){0}, &reply, err);
+    if (status == LAKE_OK && keep) {
+        LakePb__StageDescriptor *stage =
+            lake_pb__stage_descriptor__unpack(NULL, reply.size, reply.data);
+        if (stage == NULL || stage->format_version != 1)
+            status = lake_fail(err, LAKE_UNIMPLEMENTED,
+                               "the server's stage descriptor is newer than this library");
+        else if ((client->stage_uri = base_strndup((const char *)stage->root_uri.data,
+                                                   stage->root_uri.len)) == NULL)
+            status = base_fail_no_memory(err, stage->root_uri.len);
+        if (stage != NULL)
+            lake_pb__stage_descriptor__free_unpacked(stage, NULL);
+    }
+    base_buffer_fini(&reply);
+    return status;
+}
+
+static lake_status connect_client(const char *address, const struct lake_connect_options *given,
+                                  bool query_only, lake_client **out, struct lake_error *err)
+{
+    struct lake_connect_options options = LAKE_CONNECT_OPTIONS_INIT;
+    if (given != NULL)
+        options = *given;
+    lake_error_clear(err);
+    lake_status status = check_options(address, &options, err);
+    if (status != LAKE_OK)
+        return status;
+    lake_client *client = base_calloc_array(1, sizeof(*client));
+    if (client == NULL)
+        return base_fail_no_memory(err, sizeof(*client));
+    atomic_init(&client->references, 1);
+    pthread_mutex_init(&client->stage_lock, NULL);
+    client->timeout_ms = options.timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : options.timeout_ms;
+    status = open_channel(address, &options, &client->channel, err);
+    if (status == LAKE_OK)
+        status = client_schema_cache_new(&options, &client->schemas, err);
+    if (status == LAKE_OK)
+        status = fetch_stage(client, !query_only, err);
+    if (status != LAKE_OK) {
+        lake_client_unref(client);
+        return status;
+    }
+    *out = client;
+    return LAKE_OK;
+}
+
+lake_status lake_connect(const char *address, const struct lake_connect_options *options,
+                         lake_client **out, struct lake_error *err)
+{
+    return connect_client(address, options, false, out, err);
+}
+
+lake_status lake_connect_query_only(const char *address, const struct lake_connect_options *options,
+                                    lake_client **out, struct lake_error *err)
+{
+    return connect_client(address, options, true, out, err);
+}
+
+lake_client *lake_client_ref(lake_client *client)
+{
+    atomic_fetch_add(&client->references, 1);
+    return client;
+}
+
+void lake_client_unref(lake_client *client)
+{
+    if (client == NULL || atomic_fetch_sub(&client->references, 1) != 1)
+        return;
+    storage_store_unref(client->stage);
+    client_schema_cache_free(client->schemas);
+    rpc_channel_unref(client->channel);
+    pthread_mutex_destroy(&client->stage_lock);
+    base_free(client->stage_uri);
+    base_free(client);
+}
+
+lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err)
+{
+    if (client->stage_uri == NULL)
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "this client was connected for queries only: use lake_connect to read and "
+                         "write objects");
+    if (!base_str_has_prefix(base_str_of(client->stage_uri), FILE_SCHEME))
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "this library stores objects on local disks only");
+    lake_status status = LAKE_OK;
+    pthread_mutex_lock(&client->stage_lock);
+    if (client->stage == NULL)
+        status = storage_local_open(client->stage_uri + sizeof(FILE_SCHEME) - 1, true,
+                                    &client->stage, err);
+    *out = client->stage;
+    pthread_mutex_unlock(&client->stage_lock);
+    return status;
+}

@@ -1,0 +1,297 @@
+/*
+ * Objects out of the stage. A whole object is hashed while it is read, and its last block is held
+ * back until size and digest are known to be right, so a reader that got everything got the right
+ * thing (OBJ-5, O12). A range is exact in length and makes no claim of integrity (OBJ-6).
+ */
+#include "client_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES ((size_t)1024 * 1024)
+
+struct lake_reader {
+    struct storage_store *store;
+    char *key;
+    int64_t position; /* of the next byte to fetch */
+    int64_t end;
+    struct base_sha256 *hash; /* NULL: a range */
+    uint8_t expected[BASE_SHA256_BYTES];
+    uint8_t *block;
+    size_t block_size;
+    size_t block_used;
+    lake_status failed; /* a reader that failed once stays failed */
+};
+
+lake_status client_location_key(lake_client *client, const struct lake_data_location *location,
+                                struct lake_str *key, struct lake_error *err)
+{
+    if (location->uri == NULL || location->size_bytes < 0 ||
+        !base_sha256_hex_valid(base_str_of(location->sha256_hex)))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the location is malformed: it needs a URI, a size and 64 lower-case "
+                         "hexadecimal digits of SHA-256");
+    size_t root_bytes = client->stage_uri == NULL ? 0 : strlen(client->stage_uri);
+    if (root_bytes == 0 || strncmp(location->uri, client->stage_uri, root_bytes) != 0 ||
+        location->uri[root_bytes] != '/')
+        return lake_fail(err, LAKE_PERMISSION_DENIED,
+                         "the object lies outside your stage and is not read");
+    *key = base_str_of(location->uri + root_bytes + 1);
+    return LAKE_OK;
+}
+
+static lake_status check_size(struct storage_store *store, struct lake_str key,
+                              const struct lake_data_location *location, struct lake_error *err)
+{
+    struct storage_object_info info;
+    lake_status status = storage_stat(store, key, &info, err);
+    if (status == LAKE_NOT_FOUND)
+        return lake_fail(err, LAKE_NOT_FOUND, "the object %s is not in the stage", location->uri);
+    if (status == LAKE_OK && info.size_bytes != (uint64_t)location->size_bytes)
+        return lake_fail(err, LAKE_DATA_LOSS,
+                         "the object %s has %llu bytes, its location says %lld: it was damaged",
+                         location->uri, (unsigned long long)info.size_bytes,
+                         (long long)location->size_bytes);
+    return status;
+}
+
+static lake_status open_reader(lake_client *client, const struct lake_data_location *location,
+                               int64_t start, int64_t end, bool verified, lake_reader **out,
+                               struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct lake_str key;
+    lake_status status = client_stage(client, &store, err);
+    if (status == LAKE_OK)
+        status = client_location_key(client, location, &key, err);
+    if (status == LAKE_OK && verified)
+        status = check_size(store, key, location, err);
+    if (status != LAKE_OK)
+        return status;
+    lake_reader *reader = base_calloc_array(1, sizeof(*reader));
+    if (reader == NULL)
+        return base_fail_no_memory(err, sizeof(*reader));
+    reader->store = storage_store_ref(store);
+    reader->position = start;
+    reader->end = end;
+    reader->key = base_strndup(key.data, key.size);
+    reader->block = base_alloc(BLOCK_BYTES);
+    if (reader->key == NULL || reader->block == NULL)
+        status = base_fail_no_memory(err, BLOCK_BYTES);
+    if (status == LAKE_OK && verified) {
+        (void)base_hex_decode(base_str_of(location->sha256_hex), reader->expected);
+        status = base_sha256_new(&reader->hash, err);
+    }
+    if (status != LAKE_OK) {
+        lake_reader_free(reader);
+        return status;
+    }
+    *out = reader;
+    return LAKE_OK;
+}
+
+lake_status lake_open(lake_client *client, const struct lake_data_location *location,
+                      lake_reader **out, struct lake_error *err)
+{
+    lake_error_clear(err);
+    return open_reader(client, location, 0, location->size_bytes, true, out, err);
+}
+
+lake_status lake_open_range(lake_client *client, const struct lake_data_location *location,
+                            int64_t start, int64_t end, lake_reader **out, struct lake_error *err)
+{
+    lake_error_clear(err);
+    if (start < 0 || end <= start || end > location->size_bytes)
+        return lake_fail(err, LAKE_OUT_OF_RANGE,
+                         "the range [%lld, %lld) must be within [0, %lld) and not empty",
+                         (long long)start, (long long)end, (long long)location->size_bytes);
+    return open_reader(client, location, start, end, false, out, err);
+}
+
+static lake_status verify(lake_reader *reader, struct lake_error *err)
+{
+    uint8_t digest[BASE_SHA256_BYTES];
+    lake_status status = base_sha256_final(reader->hash, digest, err);
+    if (status == LAKE_OK && memcmp(digest, reader->expected, sizeof(digest)) != 0)
+        return lake_fail(err, LAKE_DATA_LOSS,
+                         "the object's bytes do not have the SHA-256 of its location: it was "
+                         "damaged; discard what was read");
+    base_sha256_free(reader->hash);
+    reader->hash = NULL;
+    return status;
+}
+
+static lake_status fetch(lake_reader *reader, struct lake_error *err)
+{
+    size_t size = (size_t)BASE_MIN(reader->end - reader->position, (int64_t)BLOCK_BYTES);
+    lake_status status = storage_read_range(reader->store, base_str_of(reader->key),
+                                            (uint64_t)reader->position, size, reader->block, err);
+    if (status == LAKE_OUT_OF_RANGE)
+        return lake_fail_wrap(err, LAKE_DATA_LOSS,
+                              "the object ended before byte %lld: it was damaged; discard what "
+                              "was read",
+                              (long long)(reader->position + (int64_t)size));
+    if (status == LAKE_OK && reader->hash != NULL)
+        status = base_sha256_update(reader->hash, reader->block, size, err);
+    if (status != LAKE_OK)
+        return status;
+    reader->position += (int64_t)size;
+    if (reader->position == reader->end && reader->hash != NULL)
+        status = verify(reader, err);
+    if (status == LAKE_OK) {
+        reader->block_size = size;
+        reader->block_used = 0;
+    }
+    return status;
+}
+
+lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, size_t *got,
+                             struct lake_error *err)
+{
+    lake_error_clear(err);
+    if (reader->failed != LAKE_OK)
+        return lake_fail(err, reader->failed, "the reader has failed before");
+    if (reader->block_used == reader->block_size) {
+        bool at_end = reader->position == reader->end;
+        lake_status status = LAKE_OK;
+        if (!at_end)
+            status = fetch(reader, err);
+        else if (reader->hash != NULL) /* an object without bytes */
+            status = verify(reader, err);
+        if (status != LAKE_OK) {
+            reader->failed = status;
+            return status;
+        }
+        if (at_end) {
+            *got = 0;
+            return LAKE_OK;
+        }
+    }
+    *got = BASE_MIN(size, reader->block_size - reader->block_used);
+    memcpy(buffer, reader->block + reader->block_used, *got);
+    reader->block_used += *got;
+    return LAKE_OK;
+}
+
+void lake_reader_free(lake_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    storage_store_unref(reader->store);
+    base_sha256_free(reader->hash);
+    base_free(reader->key);
+    base_free(reader->block);
+    base_free(reader);
+}
+
+/* ---- download
+ * -------------------------------------------------------------------------------------------- */
+
+static lake_status write_all(int descriptor, const uint8_t *data, size_t size, const char *path,
+                             struct lake_error *err)
+{
+    while (size > 0) {
+        ssize_t written = write(descriptor, data, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return base_fail_errno(err, errno, "cannot write %s", path);
+        data += written;
+        size -= (size_t)written;
+    }
+    return LAKE_OK;
+}
+
+static lake_status copy_to(lake_reader *reader, int descriptor, const char *path,
+                           lake_progress progress, void *progress_context, int64_t total_bytes,
+                           struct lake_error *err)
+{
+    int64_t done_bytes = 0;
+    for (;;) {
+        size_t got = 0;
+        lake_status status = LAKE_OK;
+        /* One block at a time, straight from the reader's own buffer. */
+        if (reader->block_used == reader->block_size) {
+            uint8_t first;
+            status = lake_reader_read(reader, &first, 1, &got, err);
+            if (status != LAKE_OK || got == 0)
+                return status;
+            reader->block_used--;
+        }
+        got = reader->block_size - reader->block_used;
+        status = write_all(descriptor, reader->block + reader->block_used, got, path, err);
+        if (status != LAKE_OK)
+            return status;
+        reader->block_used = reader->block_size;
+        done_bytes += (int64_t)got;
+        if (progress != NULL && !progress(progress_context, done_bytes, total_bytes))
+            return lake_fail(err, LAKE_CANCELLED, "the download was cancelled after %lld bytes",
+                             (long long)done_bytes);
+    }
+}
+
+static lake_status sync_directory(const char *path, struct lake_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory =
+        slash == NULL ? base_strdup(".") : base_strndup(path, (size_t)BASE_MAX(slash - path, 1));
+    if (directory == NULL)
+        return base_fail_no_memory(err, strlen(path));
+    int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lake_status status = LAKE_OK;
+    if (descriptor < 0 || fsync(descriptor) != 0)
+        status = base_fail_errno(err, errno, "cannot sync the directory of %s", path);
+    if (descriptor >= 0)
+        close(descriptor);
+    base_free(directory);
+    return status;
+}
+
+/* Side file, sync, rename, sync of the directory: `path` is whole or what it was. */
+static lake_status download_to(lake_reader *reader, const char *path, const char *side,
+                               lake_progress progress, void *progress_context, int64_t total_bytes,
+                               struct lake_error *err)
+{
+    int descriptor = open(side, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (descriptor < 0)
+        return base_fail_errno(err, errno, "cannot create %s", side);
+    lake_status status =
+        copy_to(reader, descriptor, side, progress, progress_context, total_bytes, err);
+    if (status == LAKE_OK && fsync(descriptor) != 0)
+        status = base_fail_errno(err, errno, "cannot sync %s", side);
+    if (close(descriptor) != 0 && status == LAKE_OK)
+        status = base_fail_errno(err, errno, "cannot close %s", side);
+    if (status == LAKE_OK && rename(side, path) != 0)
+        status = base_fail_errno(err, errno, "cannot rename %s to %s", side, path);
+    if (status != LAKE_OK) {
+        (void)unlink(side);
+        return status;
+    }
+    return sync_directory(path, err);
+}
+
+lake_status lake_download(lake_client *client, const struct lake_data_location *location,
+                          const char *path, lake_progress progress, void *progress_context,
+                          struct lake_error *err)
+{
+    lake_reader *reader = NULL;
+    struct base_uuid uuid;
+    char text[BASE_UUID_TEXT_BYTES];
+    char *side = NULL;
+    lake_status status = lake_open(client, location, &reader, err);
+    if (status == LAKE_OK)
+        status = base_uuid4_new(&uuid, err);
+    if (status == LAKE_OK) {
+        base_uuid_format(&uuid, text);
+        side = base_format("%s.part-%.8s", path, text);
+        status = side == NULL ? base_fail_no_memory(err, strlen(path))
+                              : download_to(reader, path, side, progress, progress_context,
+                                            location->size_bytes, err);
+    }
+    base_free(side);
+    lake_reader_free(reader);
+    return status;
+}

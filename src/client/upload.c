@@ -1,0 +1,248 @@
+/*
+ * Objects into the stage (OBJ-1): copied in blocks, hashed on the way, durable and visible only
+ * when complete. The name in the stage says nothing about the content: two digits to spread
+ * directories, then a UUIDv7.
+ */
+#include "client_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES        ((size_t)1024 * 1024)
+#define MAX_MEDIA_TYPE     255
+#define DEFAULT_MEDIA_TYPE "application/octet-stream"
+
+void lake_data_location_fini(struct lake_data_location *location)
+{
+    base_free(location->uri);
+    base_free(location->media_type);
+    *location = (struct lake_data_location){0};
+}
+
+lake_status client_location_copy(struct lake_str uri, struct lake_str media_type,
+                                 int64_t size_bytes, struct lake_str sha256_hex,
+                                 struct lake_data_location *out, struct lake_error *err)
+{
+    struct lake_data_location location = {.size_bytes = size_bytes};
+    location.uri = base_strndup(uri.data, uri.size);
+    location.media_type = base_strndup(media_type.data, media_type.size);
+    if (location.uri == NULL || location.media_type == NULL) {
+        lake_data_location_fini(&location);
+        return base_fail_no_memory(err, uri.size);
+    }
+    memcpy(location.sha256_hex, sha256_hex.data,
+           BASE_MIN(sha256_hex.size, sizeof(location.sha256_hex) - 1));
+    *out = location;
+    return LAKE_OK;
+}
+
+static lake_status check_media_type(const char *media_type, struct lake_error *err)
+{
+    if (media_type == NULL)
+        return LAKE_OK;
+    const char *slash = strchr(media_type, '/');
+    if (slash == NULL || slash == media_type || slash[1] == '\0' ||
+        strlen(media_type) > MAX_MEDIA_TYPE || !base_utf8_valid(base_str_of(media_type)))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "'%s' is not a media type: write type/subtype, such as video/mp4",
+                         media_type);
+    return LAKE_OK;
+}
+
+/* ---- the copy
+ * -------------------------------------------------------------------------------------------- */
+
+struct copy {
+    struct storage_writer *writer;
+    struct base_sha256 *hash;
+    uint8_t *block;
+    int64_t done_bytes;
+};
+
+static lake_status copy_source(struct copy *copy, struct lake_source source, lake_progress progress,
+                               void *progress_context, int64_t total_bytes, struct lake_error *err)
+{
+    for (;;) {
+        size_t got = 0;
+        int failed = source.read(source.context, copy->block, BLOCK_BYTES, &got);
+        if (failed != 0)
+            return base_fail_errno(err, failed,
+                                   "the source of an upload could not be read after "
+                                   "%lld bytes",
+                                   (long long)copy->done_bytes);
+        if (got == 0)
+            return LAKE_OK;
+        if (got > BLOCK_BYTES)
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "the source of an upload returned more bytes than it was asked for");
+        lake_status status = base_sha256_update(copy->hash, copy->block, got, err);
+        if (status == LAKE_OK)
+            status = storage_writer_write(copy->writer, (struct lake_bytes){copy->block, got}, err);
+        if (status != LAKE_OK)
+            return status;
+        copy->done_bytes += (int64_t)got;
+        if (progress != NULL && !progress(progress_context, copy->done_bytes, total_bytes))
+            return lake_fail(err, LAKE_CANCELLED, "the upload was cancelled after %lld bytes",
+                             (long long)copy->done_bytes);
+    }
+}
+
+static lake_status new_key(char out[64], struct lake_error *err)
+{
+    struct base_uuid uuid;
+    lake_status status = base_uuid7_new(&uuid, err);
+    if (status != LAKE_OK)
+        return status;
+    char text[BASE_UUID_TEXT_BYTES];
+    base_uuid_format(&uuid, text);
+    /* The last two digits are random, the first ones time. */
+    snprintf(out, 64, "%.2s/%s", text + BASE_UUID_TEXT_BYTES - 3, text);
+    return LAKE_OK;
+}
+
+static lake_status finish(lake_client *client, struct copy *copy, const char *key,
+                          const char *media_type, struct lake_data_location *out,
+                          struct lake_error *err)
+{
+    uint8_t digest[BASE_SHA256_BYTES];
+    char hex[BASE_SHA256_HEX_BYTES];
+    struct lake_data_location location = {0};
+    lake_status status = base_sha256_final(copy->hash, digest, err);
+    if (status != LAKE_OK)
+        return status;
+    base_hex_encode((struct lake_bytes){digest, sizeof(digest)}, hex);
+    char *uri = base_format("%s/%s", client->stage_uri, key);
+    if (uri == NULL)
+        return base_fail_no_memory(err, strlen(key));
+    status = client_location_copy(base_str_of(uri),
+                                  base_str_of(media_type == NULL ? DEFAULT_MEDIA_TYPE : media_type),
+                                  copy->done_bytes, base_str_of(hex), &location, err);
+    base_free(uri);
+    if (status != LAKE_OK)
+        return status;
+    status = storage_writer_commit(copy->writer, err);
+    copy->writer = NULL;
+    if (status != LAKE_OK) {
+        lake_data_location_fini(&location);
+        return status;
+    }
+    *out = location;
+    return LAKE_OK;
+}
+
+/* `unchanged` (may be NULL) is asked at the end, before the object becomes visible. */
+static lake_status upload(lake_client *client, struct lake_source source, int64_t total_bytes,
+                          const char *media_type, lake_progress progress, void *progress_context,
+                          lake_status (*unchanged)(void *context, int64_t read_bytes,
+                                                   struct lake_error *err),
+                          struct lake_data_location *out, struct lake_error *err)
+{
+    struct storage_store *stage = NULL;
+    struct copy copy = {0};
+    char key[64];
+    lake_status status = check_media_type(media_type, err);
+    if (status == LAKE_OK)
+        status = client_stage(client, &stage, err);
+    if (status == LAKE_OK)
+        status = new_key(key, err);
+    if (status == LAKE_OK && (copy.block = base_alloc(BLOCK_BYTES)) == NULL)
+        status = base_fail_no_memory(err, BLOCK_BYTES);
+    if (status == LAKE_OK)
+        status = base_sha256_new(&copy.hash, err);
+    if (status == LAKE_OK)
+        status = storage_writer_open(stage, base_str_of(key), true, &copy.writer, err);
+    if (status == LAKE_OK)
+        status = copy_source(&copy, source, progress, progress_context, total_bytes, err);
+    if (status == LAKE_OK && unchanged != NULL)
+        status = unchanged(source.context, copy.done_bytes, err);
+    if (status == LAKE_OK)
+        status = finish(client, &copy, key, media_type, out, err);
+    storage_writer_abort(copy.writer);
+    base_sha256_free(copy.hash);
+    base_free(copy.block);
+    return status;
+}
+
+lake_status lake_upload_source(lake_client *client, struct lake_source source,
+                               const char *media_type, lake_progress progress,
+                               void *progress_context, struct lake_data_location *out,
+                               struct lake_error *err)
+{
+    lake_error_clear(err);
+    if (source.read == NULL)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the source of the upload has no read function");
+    return upload(client, source, -1, media_type, progress, progress_context, NULL, out, err);
+}
+
+/* ---- a file as a source
+ * ----------------------------------------------------------------------------------- */
+
+struct file_source {
+    const char *path;
+    int descriptor;
+    struct stat before;
+};
+
+static int read_file(void *context, void *buffer, size_t size, size_t *got)
+{
+    struct file_source *file = context;
+    ssize_t count;
+    do {
+        count = read(file->descriptor, buffer, size);
+    } while (count < 0 && errno == EINTR);
+    if (count < 0)
+        return errno;
+    *got = (size_t)count;
+    return 0;
+}
+
+/* The bytes hashed must be one state of the file, and the file still there. */
+static lake_status file_unchanged(void *context, int64_t read_bytes, struct lake_error *err)
+{
+    struct file_source *file = context;
+    struct stat after;
+    if (fstat(file->descriptor, &after) != 0)
+        return base_fail_errno(err, errno, "cannot look at %s after reading it", file->path);
+    if (after.st_nlink == 0)
+        return lake_fail(err, LAKE_ABORTED,
+                         "%s was removed while it was uploaded; nothing was stored", file->path);
+    if (after.st_size != file->before.st_size || read_bytes != file->before.st_size ||
+        after.st_mtim.tv_sec != file->before.st_mtim.tv_sec ||
+        after.st_mtim.tv_nsec != file->before.st_mtim.tv_nsec)
+        return lake_fail(
+            err, LAKE_ABORTED,
+            "%s changed while it was uploaded (%lld bytes before, %lld after); nothing "
+            "was stored: upload it again when nobody writes to it",
+            file->path, (long long)file->before.st_size, (long long)after.st_size);
+    return LAKE_OK;
+}
+
+lake_status lake_upload_path(lake_client *client, const char *path, const char *media_type,
+                             lake_progress progress, void *progress_context,
+                             struct lake_data_location *out, struct lake_error *err)
+{
+    struct file_source file = {.path = path};
+    lake_error_clear(err);
+    file.descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (file.descriptor < 0)
+        return base_fail_errno(err, errno, "cannot open %s", path);
+    lake_status status = LAKE_OK;
+    if (fstat(file.descriptor, &file.before) != 0)
+        status = base_fail_errno(err, errno, "cannot look at %s", path);
+    else if (!S_ISREG(file.before.st_mode))
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT,
+                           "%s is not a regular file: give its bytes through a reader", path);
+    if (status == LAKE_OK) {
+        (void)posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
+        struct lake_source source = {read_file, &file};
+        status = upload(client, source, file.before.st_size, media_type, progress, progress_context,
+                        file_unchanged, out, err);
+    }
+    close(file.descriptor);
+    return status;
+}
