@@ -577,6 +577,11 @@ static lake_status check_writable(const struct flattener *flat, const struct Arr
     static const char *const refused[] = {"packed", "lance-encoding:packed", "lance-encoding:blob"};
     const char *name = arrow->name == NULL ? "?" : arrow->name;
     enum lance_node_kind kind = lance_logical_type_kind(logical_type);
+    if (kind == LANCE_NODE_STRUCT && arrow->n_children == 0) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "column %s is a struct without fields, which a Lance file cannot hold",
+                         name);
+    }
     if (kind == LANCE_NODE_FSL_STRUCT) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "column %s is a fixed-size list of structs, which Lance readers cannot "

@@ -1,0 +1,342 @@
+/*
+ * A dataset handle: one immutable version, and its files through the cache.
+ */
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CACHE_KEY_BYTES (STORAGE_MAX_KEY_BYTES + 256)
+
+struct lance_dataset *lance_dataset_ref(struct lance_dataset *dataset)
+{
+    atomic_fetch_add_explicit(&dataset->references, 1, memory_order_relaxed);
+    return dataset;
+}
+
+void lance_dataset_unref(struct lance_dataset *dataset)
+{
+    if (dataset == NULL ||
+        atomic_fetch_sub_explicit(&dataset->references, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    lance_manifest_unref(dataset->manifest);
+    storage_store_unref(dataset->store);
+    base_free(dataset->fragment_rows);
+    base_free(dataset->cache_key);
+    base_free(dataset);
+}
+
+/* ---- files --------------------------------------------------------------------------------------
+ */
+
+/* False when nothing is to be cached under it. */
+static bool cache_key_of(const struct lance_dataset *dataset, const char *suffix,
+                         char out[CACHE_KEY_BYTES])
+{
+    if (dataset->cache == NULL || dataset->cache_key == NULL) {
+        return false;
+    }
+    int length = snprintf(out, CACHE_KEY_BYTES, "%s\n%s", dataset->cache_key, suffix);
+    return length > 0 && length < CACHE_KEY_BYTES;
+}
+
+lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
+                                    struct lance_file **out, struct lake_error *err)
+{
+    char key[STORAGE_MAX_KEY_BYTES + 1];
+    char cache_key[CACHE_KEY_BYTES];
+    struct lake_str path = lance_pb_str(file->path);
+    int length = snprintf(key, sizeof(key), "data/%.*s", LAKE_STR_FMT(path));
+    if (length < 0 || (size_t)length >= sizeof(key) || memchr(key, '\0', (size_t)length) != NULL ||
+        !storage_key_valid(base_str_of(key))) {
+        return lake_fail(err, LAKE_DATA_LOSS, "the manifest names a data file by no valid path");
+    }
+    bool cached = cache_key_of(dataset, key, cache_key);
+    if (cached) {
+        *out = lance_cache_get(dataset->cache, LANCE_CACHED_FILE, cache_key);
+        if (*out != NULL) {
+            return LAKE_OK;
+        }
+    }
+    struct lance_file *opened = NULL;
+    lake_status status =
+        lance_file_open(dataset->store, base_str_of(key), file->file_size_bytes, &opened, err);
+    if (status == LAKE_NOT_FOUND) {
+        return lake_fail_wrap(err, LAKE_DATA_LOSS,
+                              "the data file %s, which version %" PRIu64 " refers to, is gone", key,
+                              lance_dataset_version(dataset));
+    }
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (cached) {
+        lance_cache_put(dataset->cache, LANCE_CACHED_FILE, cache_key, opened,
+                        lance_file_memory_bytes(opened));
+    }
+    *out = opened;
+    return LAKE_OK;
+}
+
+lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t index,
+                                         struct lance_deletions **out, struct lake_error *err)
+{
+    const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[index];
+    const LancePb__DeletionFile *file = fragment->deletion_file;
+    char suffix[128];
+    char cache_key[CACHE_KEY_BYTES];
+    if (file == NULL) {
+        *out = NULL;
+        return LAKE_OK;
+    }
+    (void)snprintf(suffix, sizeof(suffix), "_deletions/%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%u",
+                   fragment->id, file->read_version, file->id, file->file_type);
+    bool cached = cache_key_of(dataset, suffix, cache_key);
+    if (cached) {
+        *out = lance_cache_get(dataset->cache, LANCE_CACHED_DELETIONS, cache_key);
+        if (*out != NULL) {
+            return LAKE_OK;
+        }
+    }
+    struct lance_deletions *deletions = NULL;
+    lake_status status = lance_deletions_read(dataset->store, fragment->id, file,
+                                              dataset->fragment_rows[index], &deletions, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (cached) {
+        lance_cache_put(dataset->cache, LANCE_CACHED_DELETIONS, cache_key, deletions,
+                        sizeof(*deletions) + (size_t)deletions->row_count / 8);
+    }
+    *out = deletions;
+    return LAKE_OK;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------
+ */
+
+/* The rows of a fragment whose manifest does not say: as many as its first data file has. */
+static lake_status ask_file_for_rows(struct lance_dataset *dataset,
+                                     const LancePb__DataFragment *fragment, uint64_t *out,
+                                     struct lake_error *err)
+{
+    struct lance_file *file = NULL;
+    lake_status status = lance_dataset_open_file(dataset, fragment->files[0], &file, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    uint64_t rows = lance_file_row_count(file);
+    lance_file_unref(file);
+    if (rows > UINT32_MAX) {
+        return lake_fail(err, LAKE_DATA_LOSS, "fragment %" PRIu64 " has %" PRIu64 " rows",
+                         fragment->id, rows);
+    }
+    *out = rows;
+    return LAKE_OK;
+}
+
+static lake_status deleted_rows(struct lance_dataset *dataset, size_t index, uint64_t *out,
+                                struct lake_error *err)
+{
+    const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[index];
+    struct lance_deletions *deletions = NULL;
+    *out = fragment->deletion_file == NULL ? 0 : fragment->deletion_file->num_deleted_rows;
+    if (fragment->deletion_file == NULL || *out != 0) {
+        return LAKE_OK;
+    }
+    lake_status status = lance_dataset_open_deletions(dataset, index, &deletions, err);
+    if (status == LAKE_OK) {
+        *out = deletions->deleted_count;
+        lance_deletions_unref(deletions);
+    }
+    return status;
+}
+
+static lake_status count_rows(struct lance_dataset *dataset, struct lake_error *err)
+{
+    const LancePb__Manifest *pb = dataset->manifest->pb;
+    dataset->fragment_rows = base_calloc_array(pb->n_fragments + 1, sizeof(uint64_t));
+    if (dataset->fragment_rows == NULL) {
+        return base_fail_no_memory(err, (pb->n_fragments + 1) * sizeof(uint64_t));
+    }
+    for (size_t i = 0; i < pb->n_fragments; i++) {
+        uint64_t deleted;
+        uint64_t *rows = &dataset->fragment_rows[i];
+        *rows = pb->fragments[i]->physical_rows;
+        lake_status status = LAKE_OK;
+        if (*rows == 0) {
+            status = ask_file_for_rows(dataset, pb->fragments[i], rows, err);
+        }
+        if (status == LAKE_OK) {
+            status = deleted_rows(dataset, i, &deleted, err);
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+        if (deleted > *rows) {
+            return lake_fail(err, LAKE_DATA_LOSS,
+                             "fragment %" PRIu64 " has %" PRIu64 " rows, of which %" PRIu64
+                             " are said to be deleted",
+                             pb->fragments[i]->id, *rows, deleted);
+        }
+        dataset->row_count += *rows - deleted; /* at most 10^7 fragments of 2^32 rows */
+    }
+    return LAKE_OK;
+}
+
+lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_cache *cache,
+                                      const char *cache_key, struct lance_manifest *manifest,
+                                      struct lance_dataset **out, struct lake_error *err)
+{
+    struct lance_dataset *dataset = base_calloc_array(1, sizeof(*dataset));
+    if (dataset == NULL) {
+        lance_manifest_unref(manifest);
+        return base_fail_no_memory(err, sizeof(*dataset));
+    }
+    atomic_init(&dataset->references, 1);
+    dataset->store = storage_store_ref(store);
+    dataset->cache = cache;
+    dataset->manifest = manifest;
+    lake_status status = LAKE_OK;
+    if (cache_key != NULL) {
+        dataset->cache_key = base_strdup(cache_key);
+        status =
+            dataset->cache_key == NULL ? base_fail_no_memory(err, strlen(cache_key) + 1) : LAKE_OK;
+    }
+    if (status == LAKE_OK) {
+        status = count_rows(dataset, err);
+    }
+    if (status != LAKE_OK) {
+        lance_dataset_unref(dataset);
+        return status;
+    }
+    *out = dataset;
+    return LAKE_OK;
+}
+
+/* The naming scheme of a version asked for by number is found by asking for both names. */
+static lake_status read_version(struct storage_store *store, uint64_t version,
+                                struct lance_manifest **out, struct lake_error *err)
+{
+    lake_status status = lance_manifest_read(store, LANCE_NAMING_V2, version, out, err);
+    if (status == LAKE_NOT_FOUND) {
+        status = lance_manifest_read(store, LANCE_NAMING_V1, version, out, err);
+    }
+    if (status == LAKE_NOT_FOUND) {
+        return lake_fail(err, LAKE_NOT_FOUND,
+                         "there is no version %" PRIu64 " of the dataset at %s", version,
+                         storage_store_uri(store));
+    }
+    return status;
+}
+
+lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *cache,
+                               const char *cache_key, uint64_t version, struct lance_dataset **out,
+                               struct lake_error *err)
+{
+    char key[CACHE_KEY_BYTES];
+    struct lance_manifest *manifest = NULL;
+    lake_status status = LAKE_OK;
+    if (version == 0) {
+        status = lance_latest_version(store, 0, &version, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    bool cached = cache != NULL && cache_key != NULL &&
+                  snprintf(key, sizeof(key), "%s\n%" PRIu64, cache_key, version) < (int)sizeof(key);
+    if (cached) {
+        manifest = lance_cache_get(cache, LANCE_CACHED_MANIFEST, key);
+    }
+    if (manifest == NULL) {
+        status = read_version(store, version, &manifest, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        if (cached) {
+            lance_cache_put(cache, LANCE_CACHED_MANIFEST, key, manifest, manifest->memory_bytes);
+        }
+    }
+    return lance_dataset_of_manifest(store, cache, cache_key, manifest, out, err);
+}
+
+/* ---- what it says about itself ------------------------------------------------------------------
+ */
+
+uint64_t lance_dataset_version(const struct lance_dataset *dataset)
+{
+    return dataset->manifest->pb->version;
+}
+
+const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset)
+{
+    return &dataset->manifest->schema.arrow;
+}
+
+uint64_t lance_dataset_row_count(const struct lance_dataset *dataset)
+{
+    return dataset->row_count;
+}
+
+size_t lance_dataset_fragment_count(const struct lance_dataset *dataset)
+{
+    return dataset->manifest->pb->n_fragments;
+}
+
+int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset)
+{
+    const LancePb__TableTimestamp *timestamp = dataset->manifest->pb->timestamp;
+    if (timestamp == NULL || timestamp->seconds > INT64_MAX / 1000 - 1 ||
+        timestamp->seconds < INT64_MIN / 1000 + 1) {
+        return 0;
+    }
+    return timestamp->seconds * 1000 + timestamp->nanos / 1000000;
+}
+
+const char *lance_dataset_storage_version(const struct lance_dataset *dataset)
+{
+    return dataset->manifest->storage_version;
+}
+
+const char *lance_dataset_config(const struct lance_dataset *dataset, const char *key)
+{
+    for (size_t i = 0; i < dataset->manifest->config_count; i++) {
+        if (strcmp(dataset->manifest->config[i].key, key) == 0) {
+            return dataset->manifest->config[i].value;
+        }
+    }
+    return NULL;
+}
+
+lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset, const char *key,
+                                               struct base_buffer *out, struct lake_error *err)
+{
+    struct base_arena *arena = NULL;
+    LancePb__Transaction *transaction = NULL;
+    base_buffer_clear(out);
+    lake_status status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    status = lance_transaction_read(dataset->store, dataset->manifest, arena, &transaction, err);
+    if (status == LAKE_DATA_LOSS) {
+        status = LAKE_NOT_FOUND; /* not readable: err says why */
+    }
+    if (status == LAKE_OK) {
+        status = LAKE_NOT_FOUND;
+        for (size_t i = 0; i < transaction->n_transaction_properties; i++) {
+            const LancePb__BytesEntry *entry = transaction->transaction_properties[i];
+            if (base_str_equal_c(lance_pb_str(entry->key), key)) {
+                status = base_buffer_append(out, entry->value.data, entry->value.len, err);
+                goto out;
+            }
+        }
+        status = lake_fail(err, LAKE_NOT_FOUND,
+                           "the transaction of version %" PRIu64 " has no property %s",
+                           lance_dataset_version(dataset), key);
+    }
+out:
+    base_arena_free(arena);
+    return status;
+}

@@ -1,0 +1,723 @@
+/*
+ * Scans: a plan of tasks over fragments and row ranges, and the tasks that decode them.
+ *
+ * A task reads the columns it filters on first and the others only where rows survive. Files and
+ * deletion vectors of a fragment are opened by its first task, shared by the others and closed with
+ * the last.
+ */
+#include "table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define DEFAULT_BATCH_ROWS  16384
+#define MAX_BATCH_ROWS      (1u << 20)
+#define DEFAULT_BATCH_BYTES ((size_t)8 << 20)
+#define DEFAULT_TASK_ROWS   131072
+#define NO_OUTPUT           SIZE_MAX
+
+/* A column that the scan reads, because it is filtered on or projected. */
+struct scan_column {
+    const struct lance_field *field;
+    size_t output; /* its place in the batch, or NO_OUTPUT */
+    struct lance_predicate **predicates;
+    size_t predicate_count;
+};
+
+struct fragment_slot {
+    struct lance_open_fragment *opened;
+    uint64_t tasks_left;
+};
+
+struct lance_scan {
+    struct lance_dataset *dataset;
+    struct ArrowSchema schema;
+    struct scan_column *columns;       /* filtered ones first */
+    const struct lance_field **fields; /* of `columns`, in the same order */
+    size_t column_count;
+    size_t filtered_count;
+    size_t output_count;
+    bool *applied; /* by filter */
+    size_t filter_count;
+    uint64_t batch_rows;
+    size_t batch_bytes;
+    uint64_t task_rows;
+    const bool *stop;
+    uint64_t *first_task; /* by fragment; one more at the end */
+    size_t fragment_count;
+    _Atomic uint64_t next_task;
+    pthread_mutex_t mutex; /* guards slots; not held across I/O */
+    struct fragment_slot *slots;
+    struct lance_read_counters counters;
+    _Atomic uint64_t rows_scanned;
+};
+
+struct lance_task {
+    struct lance_scan *scan;
+    uint64_t index;
+    size_t fragment;
+    uint64_t cursor;
+    uint64_t end;
+    uint64_t batch_rows;
+    bool started; /* by the first batch: what follows is there */
+    struct lance_open_fragment *opened;
+    struct lance_field_reader **readers;
+    struct ArrowArray *arrays; /* by column, within one batch */
+    uint8_t *keep;
+    struct lance_run *runs;
+};
+
+void lance_scan_options_init(struct lance_scan_options *options)
+{
+    *options = (struct lance_scan_options){.batch_rows = DEFAULT_BATCH_ROWS,
+                                           .batch_bytes = DEFAULT_BATCH_BYTES,
+                                           .task_rows = DEFAULT_TASK_ROWS};
+}
+
+/* ---- fragments, shared by their tasks ----------------------------------------------------------
+ */
+
+/* The fragment's files, opened once: of two tasks that come at once the second's are dropped. */
+static lake_status acquire_fragment(struct lance_scan *scan, size_t index,
+                                    struct lance_open_fragment **out, struct lake_error *err)
+{
+    struct fragment_slot *slot = &scan->slots[index];
+    struct lance_open_fragment *opened = NULL;
+    (void)pthread_mutex_lock(&scan->mutex);
+    if (slot->opened != NULL) {
+        opened = slot->opened;
+        atomic_fetch_add_explicit(&opened->references, 1, memory_order_relaxed);
+    }
+    (void)pthread_mutex_unlock(&scan->mutex);
+    if (opened != NULL) {
+        *out = opened;
+        return LAKE_OK;
+    }
+    lake_status status =
+        lance_fragment_open(scan->dataset, index, scan->fields, scan->column_count, &opened, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    struct lance_open_fragment *spare = NULL;
+    (void)pthread_mutex_lock(&scan->mutex);
+    if (slot->opened == NULL) {
+        slot->opened = opened;
+    } else {
+        spare = opened;
+        opened = slot->opened;
+    }
+    atomic_fetch_add_explicit(&opened->references, 1, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&scan->mutex);
+    lance_open_fragment_unref(spare);
+    *out = opened;
+    return LAKE_OK;
+}
+
+static void task_leaves_fragment(struct lance_scan *scan, size_t index)
+{
+    struct lance_open_fragment *closed = NULL;
+    (void)pthread_mutex_lock(&scan->mutex);
+    scan->slots[index].tasks_left--;
+    if (scan->slots[index].tasks_left == 0) {
+        closed = scan->slots[index].opened;
+        scan->slots[index].opened = NULL;
+    }
+    (void)pthread_mutex_unlock(&scan->mutex);
+    lance_open_fragment_unref(closed);
+}
+
+/* ---- plan ---------------------------------------------------------------------------------------
+ */
+
+static struct scan_column *find_column(struct lance_scan *scan, const struct lance_field *field)
+{
+    for (size_t i = 0; i < scan->column_count; i++) {
+        if (scan->columns[i].field == field) {
+            return &scan->columns[i];
+        }
+    }
+    scan->fields[scan->column_count] = field;
+    struct scan_column *column = &scan->columns[scan->column_count++];
+    *column = (struct scan_column){.field = field, .output = NO_OUTPUT};
+    return column;
+}
+
+static lake_status check_readable_column(const struct lance_field *field, struct lake_error *err)
+{
+    if (field->kind == LANCE_NODE_LEAF && field->child_count > 0) {
+        const char *extension = lance_field_metadata(field, "ARROW:extension:name");
+        if (extension != NULL && strcmp(extension, "lance.blob.v2") == 0) {
+            return lake_fail(err, LAKE_UNIMPLEMENTED,
+                             "column %s is a Lance blob, which is not supported", field->name);
+        }
+    }
+    return LAKE_OK;
+}
+
+static lake_status plan_filters(struct lance_scan *scan, const struct lance_scan_options *options,
+                                struct lake_error *err)
+{
+    const struct lance_schema *schema = &scan->dataset->manifest->schema;
+    for (size_t i = 0; i < options->filter_count; i++) {
+        const struct lance_filter *filter = &options->filters[i];
+        struct lance_predicate *predicate = NULL;
+        if (filter->column >= schema->field_count) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "a filter names column %u of %zu",
+                             filter->column, schema->field_count);
+        }
+        const struct lance_field *field = &schema->fields[filter->column];
+        lake_status status = lance_predicate_new(filter, field->arrow, &predicate, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        if (predicate == NULL) {
+            continue;
+        }
+        struct scan_column *column = find_column(scan, field);
+        if (column->predicates == NULL) {
+            column->predicates =
+                base_calloc_array(options->filter_count, sizeof(*column->predicates));
+        }
+        if (column->predicates == NULL) {
+            lance_predicate_free(predicate);
+            return base_fail_no_memory(err, options->filter_count * sizeof(void *));
+        }
+        column->predicates[column->predicate_count++] = predicate;
+        scan->applied[i] = true;
+    }
+    scan->filtered_count = scan->column_count;
+    return LAKE_OK;
+}
+
+static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan_options *options,
+                                struct lake_error *err)
+{
+    const struct lance_schema *schema = &scan->dataset->manifest->schema;
+    ArrowSchemaInit(&scan->schema);
+    if (ArrowSchemaSetTypeStruct(&scan->schema, (int64_t)options->column_count) != NANOARROW_OK) {
+        return base_fail_no_memory(err, options->column_count * sizeof(struct ArrowSchema));
+    }
+    scan->schema.flags = 0;
+    for (size_t i = 0; i < options->column_count; i++) {
+        if (options->columns[i] >= schema->field_count) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "the projection names column %u of %zu",
+                             options->columns[i], schema->field_count);
+        }
+        const struct lance_field *field = &schema->fields[options->columns[i]];
+        struct scan_column *column = find_column(scan, field);
+        if (column->output != NO_OUTPUT) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "the projection names column %s twice",
+                             field->name);
+        }
+        column->output = i;
+        scan->schema.children[i]->release(scan->schema.children[i]);
+        if (ArrowSchemaDeepCopy(field->arrow, scan->schema.children[i]) != NANOARROW_OK) {
+            return base_fail_no_memory(err, sizeof(struct ArrowSchema));
+        }
+    }
+    scan->output_count = options->column_count;
+    for (size_t i = 0; i < scan->column_count; i++) {
+        lake_status status = check_readable_column(scan->columns[i].field, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    return LAKE_OK;
+}
+
+static lake_status plan_tasks(struct lance_scan *scan, struct lake_error *err)
+{
+    size_t count = lance_dataset_fragment_count(scan->dataset);
+    scan->fragment_count = count;
+    scan->first_task = base_calloc_array(count + 1, sizeof(*scan->first_task));
+    scan->slots = base_calloc_array(count + 1, sizeof(*scan->slots));
+    if (scan->first_task == NULL || scan->slots == NULL) {
+        return base_fail_no_memory(err, (count + 1) * sizeof(*scan->slots));
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t rows = scan->dataset->fragment_rows[i];
+        uint64_t tasks = rows / scan->task_rows + (rows % scan->task_rows != 0);
+        scan->slots[i].tasks_left = tasks;
+        scan->first_task[i + 1] = scan->first_task[i] + tasks;
+    }
+    return LAKE_OK;
+}
+
+static lake_status scan_alloc(struct lance_dataset *dataset,
+                              const struct lance_scan_options *options, struct lance_scan **out,
+                              struct lake_error *err)
+{
+    struct lance_scan *scan = base_calloc_array(1, sizeof(*scan));
+    if (scan == NULL) {
+        return base_fail_no_memory(err, sizeof(*scan));
+    }
+    if (pthread_mutex_init(&scan->mutex, NULL) != 0) {
+        base_free(scan);
+        return lake_fail(err, LAKE_INTERNAL, "a mutex could not be made");
+    }
+    scan->dataset = lance_dataset_ref(dataset);
+    scan->batch_rows = BASE_MIN(options->batch_rows == 0 ? DEFAULT_BATCH_ROWS : options->batch_rows,
+                                MAX_BATCH_ROWS);
+    scan->batch_bytes = options->batch_bytes == 0 ? DEFAULT_BATCH_BYTES : options->batch_bytes;
+    scan->task_rows = options->task_rows == 0 ? DEFAULT_TASK_ROWS : options->task_rows;
+    scan->stop = options->stop;
+    scan->filter_count = options->filter_count;
+    scan->applied = base_calloc_array(options->filter_count + 1, sizeof(bool));
+    size_t count = options->filter_count + options->column_count + 1;
+    scan->columns = base_calloc_array(count, sizeof(*scan->columns));
+    scan->fields = base_calloc_array(count, sizeof(*scan->fields));
+    *out = scan;
+    return scan->applied == NULL || scan->columns == NULL || scan->fields == NULL
+               ? base_fail_no_memory(err, options->column_count * sizeof(*scan->columns))
+               : LAKE_OK;
+}
+
+lake_status lance_scan_new(struct lance_dataset *dataset, const struct lance_scan_options *options,
+                           struct lance_scan **out, struct lake_error *err)
+{
+    struct lance_scan *scan = NULL;
+    lake_status status = scan_alloc(dataset, options, &scan, err);
+    if (status == LAKE_OK) {
+        status = plan_filters(scan, options, err);
+    }
+    if (status == LAKE_OK) {
+        status = plan_columns(scan, options, err);
+    }
+    if (status == LAKE_OK) {
+        status = plan_tasks(scan, err);
+    }
+    if (status != LAKE_OK) {
+        lance_scan_free(scan);
+        return status;
+    }
+    *out = scan;
+    return LAKE_OK;
+}
+
+void lance_scan_free(struct lance_scan *scan)
+{
+    if (scan == NULL) {
+        return;
+    }
+    for (size_t i = 0; scan->slots != NULL && i < scan->fragment_count; i++) {
+        lance_open_fragment_unref(scan->slots[i].opened);
+    }
+    for (size_t i = 0; scan->columns != NULL && i < scan->column_count; i++) {
+        for (size_t j = 0; j < scan->columns[i].predicate_count; j++) {
+            lance_predicate_free(scan->columns[i].predicates[j]);
+        }
+        base_free(scan->columns[i].predicates);
+    }
+    if (scan->schema.release != NULL) {
+        ArrowSchemaRelease(&scan->schema);
+    }
+    (void)pthread_mutex_destroy(&scan->mutex);
+    base_free(scan->slots);
+    base_free(scan->first_task);
+    base_free(scan->columns);
+    base_free(scan->fields);
+    base_free(scan->applied);
+    lance_dataset_unref(scan->dataset);
+    base_free(scan);
+}
+
+const struct ArrowSchema *lance_scan_schema(const struct lance_scan *scan)
+{
+    return &scan->schema;
+}
+
+bool lance_scan_filter_applied(const struct lance_scan *scan, size_t index)
+{
+    return index < scan->filter_count && scan->applied[index];
+}
+
+size_t lance_scan_task_count(const struct lance_scan *scan)
+{
+    return (size_t)scan->first_task[scan->fragment_count];
+}
+
+void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out)
+{
+    out->bytes_read = __atomic_load_n(&scan->counters.bytes_read, __ATOMIC_RELAXED);
+    out->pages_read = __atomic_load_n(&scan->counters.pages_read, __ATOMIC_RELAXED);
+    out->rows_scanned = atomic_load_explicit(&scan->rows_scanned, memory_order_relaxed);
+}
+
+/* ---- tasks --------------------------------------------------------------------------------------
+ */
+
+static size_t fragment_of_task(const struct lance_scan *scan, uint64_t index)
+{
+    size_t low = 0;
+    size_t high = scan->fragment_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (scan->first_task[middle] <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    while (scan->first_task[low + 1] <= index) { /* fragments without rows have no task */
+        low++;
+    }
+    return low;
+}
+
+lake_status lance_scan_next_task(struct lance_scan *scan, struct lance_task **out,
+                                 struct lake_error *err)
+{
+    uint64_t total = scan->first_task[scan->fragment_count];
+    uint64_t index = atomic_load_explicit(&scan->next_task, memory_order_relaxed);
+    do {
+        if (index >= total) {
+            *out = NULL;
+            return LAKE_OK;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&scan->next_task, &index, index + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    struct lance_task *task = base_calloc_array(1, sizeof(*task));
+    if (task == NULL) {
+        return base_fail_no_memory(err, sizeof(*task));
+    }
+    task->scan = scan;
+    task->index = index;
+    task->fragment = fragment_of_task(scan, index);
+    task->cursor = (index - scan->first_task[task->fragment]) * scan->task_rows;
+    task->end =
+        BASE_MIN(task->cursor + scan->task_rows, scan->dataset->fragment_rows[task->fragment]);
+    *out = task;
+    return LAKE_OK;
+}
+
+uint64_t lance_task_index(const struct lance_task *task)
+{
+    return task->index;
+}
+
+static void release_arrays(struct lance_task *task)
+{
+    for (size_t i = 0; task->arrays != NULL && i < task->scan->column_count; i++) {
+        if (task->arrays[i].release != NULL) {
+            task->arrays[i].release(&task->arrays[i]);
+        }
+    }
+}
+
+void lance_task_free(struct lance_task *task)
+{
+    if (task == NULL) {
+        return;
+    }
+    release_arrays(task);
+    for (size_t i = 0; task->readers != NULL && i < task->scan->column_count; i++) {
+        lance_field_reader_free(task->readers[i]);
+    }
+    task_leaves_fragment(task->scan, task->fragment);
+    lance_open_fragment_unref(task->opened);
+    base_free(task->readers);
+    base_free(task->arrays);
+    base_free(task->keep);
+    base_free(task->runs);
+    base_free(task);
+}
+
+static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
+                                struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    *row_bytes = 0;
+    for (size_t i = 0; i < scan->column_count; i++) {
+        if (task->opened->files[i] == NULL) {
+            continue;
+        }
+        lake_status status = lance_field_reader_new(task->opened->files[i], scan->columns[i].field,
+                                                    task->opened->columns[i], &scan->counters,
+                                                    &task->readers[i], err);
+        if (status != LAKE_OK) {
+            return lake_fail_wrap(err, status, "column %s of fragment %" PRIu64 " cannot be read",
+                                  scan->columns[i].field->name,
+                                  scan->dataset->manifest->pb->fragments[task->fragment]->id);
+        }
+        *row_bytes += lance_field_reader_bytes_per_row(task->readers[i]);
+    }
+    return LAKE_OK;
+}
+
+static lake_status alloc_arrays(struct lance_task *task, struct lake_error *err)
+{
+    size_t count = task->scan->column_count + 1;
+    if (task->readers == NULL) {
+        task->readers = base_calloc_array(count, sizeof(struct lance_field_reader *));
+    }
+    if (task->arrays == NULL) {
+        task->arrays = base_calloc_array(count, sizeof(*task->arrays));
+    }
+    return task->readers == NULL || task->arrays == NULL
+               ? base_fail_no_memory(err, count * sizeof(*task->arrays))
+               : LAKE_OK;
+}
+
+static lake_status alloc_selection(struct lance_task *task, struct lake_error *err)
+{
+    if (task->opened->deletions == NULL && task->scan->filtered_count == 0) {
+        return LAKE_OK;
+    }
+    base_free(task->keep);
+    base_free(task->runs);
+    task->keep = base_alloc_array((size_t)task->batch_rows, 1);
+    task->runs = base_alloc_array((size_t)task->batch_rows / 2 + 1, sizeof(*task->runs));
+    return task->keep == NULL || task->runs == NULL
+               ? base_fail_no_memory(err, (size_t)task->batch_rows)
+               : LAKE_OK;
+}
+
+/* May be called again after a failure. */
+static lake_status start_task(struct lance_task *task, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    uint64_t row_bytes = 0;
+    lake_status status = LAKE_OK;
+    if (task->opened == NULL) {
+        status = acquire_fragment(scan, task->fragment, &task->opened, err);
+    }
+    if (status == LAKE_OK) {
+        status = alloc_arrays(task, err);
+    }
+    if (status == LAKE_OK) {
+        status = make_readers(task, &row_bytes, err);
+    }
+    if (status != LAKE_OK) {
+        return status;
+    }
+    task->batch_rows = BASE_MIN(scan->batch_rows, task->end - task->cursor);
+    if (row_bytes > 0) {
+        task->batch_rows = BASE_MIN(task->batch_rows, scan->batch_bytes / row_bytes);
+    }
+    task->batch_rows = BASE_MAX(task->batch_rows, 1);
+    status = alloc_selection(task, err);
+    task->started = status == LAKE_OK;
+    return status;
+}
+
+static lake_status read_column(struct lance_task *task, size_t column, uint64_t start,
+                               uint64_t count, struct lake_error *err)
+{
+    const struct lance_field *field = task->scan->columns[column].field;
+    if (task->readers[column] == NULL) {
+        return lance_array_nulls(field->arrow, count, &task->arrays[column], err);
+    }
+    lake_status status =
+        lance_field_reader_read(task->readers[column], start, count, &task->arrays[column], err);
+    if (status != LAKE_OK) {
+        const struct lance_dataset *dataset = task->scan->dataset;
+        return lake_fail_wrap(err, status,
+                              "column %s, rows %" PRIu64 " to %" PRIu64 " of fragment %" PRIu64
+                              ", version %" PRIu64 " cannot be read",
+                              field->name, start, start + count - 1,
+                              dataset->manifest->pb->fragments[task->fragment]->id,
+                              lance_dataset_version(dataset));
+    }
+    return LAKE_OK;
+}
+
+/* ---- one batch ----------------------------------------------------------------------------------
+ */
+
+/* What survives of rows [start, start + count): runs relative to `start`. */
+struct survivors {
+    size_t run_count;
+    uint64_t row_count;
+};
+
+static void drop_deleted(const struct lance_deletions *deletions, uint64_t start, uint64_t count,
+                         uint8_t *keep)
+{
+    for (uint64_t i = 0; i < count;) {
+        uint64_t row = start + i;
+        if (row % 64 == 0 && deletions->words[row / 64] == 0) {
+            i += 64;
+            continue;
+        }
+        keep[i] = (uint8_t)(keep[i] & !lance_deletions_has(deletions, row));
+        i++;
+    }
+}
+
+static struct survivors find_runs(struct lance_task *task, uint64_t count)
+{
+    struct survivors survivors = {0, 0};
+    const uint8_t *keep = task->keep;
+    uint64_t i = 0;
+    while (i < count) {
+        const uint8_t *kept = memchr(keep + i, 1, (size_t)(count - i));
+        if (kept == NULL) {
+            break;
+        }
+        uint64_t start = (uint64_t)(kept - keep);
+        const uint8_t *dropped = memchr(keep + start, 0, (size_t)(count - start));
+        uint64_t end = dropped == NULL ? count : (uint64_t)(dropped - keep);
+        task->runs[survivors.run_count++] = (struct lance_run){start, end - start};
+        survivors.row_count += end - start;
+        i = end;
+    }
+    return survivors;
+}
+
+static lake_status select_rows(struct lance_task *task, uint64_t count, struct survivors *out,
+                               struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    memset(task->keep, 1, (size_t)count);
+    if (task->opened->deletions != NULL) {
+        drop_deleted(task->opened->deletions, task->cursor, count, task->keep);
+    }
+    for (size_t i = 0; i < scan->filtered_count; i++) {
+        if (memchr(task->keep, 1, (size_t)count) == NULL) {
+            break;
+        }
+        lake_status status = read_column(task, i, task->cursor, count, err);
+        for (size_t j = 0; status == LAKE_OK && j < scan->columns[i].predicate_count; j++) {
+            status = lance_predicate_apply(scan->columns[i].predicates[j], &task->arrays[i],
+                                           task->keep, err);
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    *out = find_runs(task, count);
+    return LAKE_OK;
+}
+
+/* Replaces a column by the rows of `runs`. */
+static lake_status keep_runs(struct lance_task *task, size_t column, const struct lance_run *runs,
+                             size_t run_count, struct lake_error *err)
+{
+    struct ArrowArray selected = {.release = NULL};
+    lake_status status = lance_array_take(task->scan->columns[column].field->arrow,
+                                          &task->arrays[column], runs, run_count, &selected, err);
+    if (status == LAKE_OK) {
+        task->arrays[column].release(&task->arrays[column]);
+        ArrowArrayMove(&selected, &task->arrays[column]);
+    }
+    return status;
+}
+
+/* Keeps the survivors of every projected column. Those that were filtered on are there, with all
+ * `count` rows; the others are read from the first survivor to the last. */
+static lake_status read_survivors(struct lance_task *task, uint64_t count,
+                                  struct survivors survivors, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+        bool there = task->arrays[i].release != NULL;
+        if (there && scan->columns[i].output != NO_OUTPUT && survivors.row_count < count) {
+            status = keep_runs(task, i, task->runs, survivors.run_count, err);
+        }
+    }
+    uint64_t first = task->runs[0].start;
+    const struct lance_run *last = &task->runs[survivors.run_count - 1];
+    uint64_t span = last->start + last->count - first;
+    for (size_t r = 0; r < survivors.run_count; r++) {
+        task->runs[r].start -= first;
+    }
+    for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+        if (task->arrays[i].release != NULL || scan->columns[i].output == NO_OUTPUT) {
+            continue;
+        }
+        status = read_column(task, i, task->cursor + first, span, err);
+        if (status == LAKE_OK && survivors.run_count > 1) {
+            status = keep_runs(task, i, task->runs, survivors.run_count, err);
+        }
+    }
+    return status;
+}
+
+/* Moves the projected columns into one struct array. */
+static lake_status assemble(struct lance_task *task, uint64_t row_count, struct ArrowArray *out,
+                            struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    struct ArrowArray batch;
+    if (ArrowArrayInitFromType(&batch, NANOARROW_TYPE_STRUCT) != NANOARROW_OK) {
+        return base_fail_no_memory(err, sizeof(batch));
+    }
+    if (ArrowArrayAllocateChildren(&batch, (int64_t)scan->output_count) != NANOARROW_OK) {
+        ArrowArrayRelease(&batch);
+        return base_fail_no_memory(err, scan->output_count * sizeof(batch));
+    }
+    batch.length = (int64_t)row_count;
+    batch.null_count = 0;
+    for (size_t i = 0; i < scan->column_count; i++) {
+        if (scan->columns[i].output != NO_OUTPUT) {
+            ArrowArrayMove(&task->arrays[i], batch.children[scan->columns[i].output]);
+        }
+    }
+    *out = batch;
+    return LAKE_OK;
+}
+
+static lake_status next_batch(struct lance_task *task, uint64_t count, bool *produced,
+                              struct ArrowArray *out, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    struct survivors survivors = {1, count};
+    lake_status status = LAKE_OK;
+    *produced = false;
+    if (task->keep != NULL) {
+        status = select_rows(task, count, &survivors, err);
+        if (status == LAKE_OK && survivors.row_count > 0) {
+            status = read_survivors(task, count, survivors, err);
+        }
+    } else {
+        for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+            status = read_column(task, i, task->cursor, count, err);
+        }
+    }
+    if (status == LAKE_OK && survivors.row_count > 0) {
+        status = assemble(task, survivors.row_count, out, err);
+        *produced = status == LAKE_OK;
+    }
+    release_arrays(task);
+    return status;
+}
+
+static bool is_stopped(const struct lance_scan *scan)
+{
+    return scan->stop != NULL && __atomic_load_n(scan->stop, __ATOMIC_ACQUIRE);
+}
+
+lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, bool *end,
+                            struct lake_error *err)
+{
+    bool produced = false;
+    if (!task->started) {
+        lake_status status = start_task(task, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    while (task->cursor < task->end) {
+        if (is_stopped(task->scan)) {
+            return lake_fail(err, LAKE_CANCELLED, "the scan was stopped");
+        }
+        uint64_t count = BASE_MIN(task->batch_rows, task->end - task->cursor);
+        lake_status status = next_batch(task, count, &produced, out, err);
+        if (status == LAKE_RESOURCE_EXHAUSTED && count > 1) {
+            task->batch_rows = count / 2; /* values far above the average (L20) */
+            continue;
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+        task->cursor += count;
+        atomic_fetch_add_explicit(&task->scan->rows_scanned, count, memory_order_relaxed);
+        if (produced) {
+            *end = false;
+            return LAKE_OK;
+        }
+    }
+    *end = true;
+    return LAKE_OK;
+}

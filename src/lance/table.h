@@ -1,0 +1,260 @@
+/*
+ * The table layer's internals: manifests, versions, transactions, deletion vectors, the cache, and
+ * what a scan and an append need of them. Only src/lance and its unit tests include this.
+ *
+ * Data flow. Reading: versions.c finds the name, manifest.c parses it, dataset.c holds it,
+ * fragment.c opens files and deletion vectors, scan.c cuts tasks, filter.c and take.c work on the
+ * decoded arrays. Writing: append.c makes data files, commit.c makes them a version.
+ */
+#ifndef LANCE_TABLE_H
+#define LANCE_TABLE_H
+
+#include "file.h"
+#include "lance_file.pb-c.h"
+#include "lance_table.pb-c.h"
+#include "schema.h"
+
+#include <stdatomic.h>
+
+/* ---- versions.c: names and discovery ------------------------------------------------------------
+ */
+
+enum lance_naming {
+    LANCE_NAMING_V2,
+    LANCE_NAMING_V1
+};
+
+#define LANCE_KEY_BYTES 64 /* of a manifest's key, with the NUL */
+void lance_manifest_key(enum lance_naming naming, uint64_t version, char out[LANCE_KEY_BYTES]);
+/* `name` is the part after `_versions/`. False for whatever is not a version of the history:
+ * temporary and staged names, detached versions, the hint. */
+bool lance_manifest_name_parse(struct lake_str name, uint64_t *version, enum lance_naming *naming);
+/* lance_latest_version, and how its manifest is named. */
+lake_status lance_versions_latest(struct storage_store *store, uint64_t known_version,
+                                  uint64_t *version, enum lance_naming *naming,
+                                  struct lake_error *err);
+
+/* ---- manifest.c ---------------------------------------------------------------------------------
+ */
+
+#define LANCE_FLAG_DELETIONS       (UINT64_C(1) << 0)
+#define LANCE_FLAG_STABLE_ROW_IDS  (UINT64_C(1) << 1)
+#define LANCE_FLAG_CONFIG          (UINT64_C(1) << 3)
+#define LANCE_FLAG_BASE_PATHS      (UINT64_C(1) << 4)
+#define LANCE_FLAG_NO_TRANSACTIONS (UINT64_C(1) << 5) /* no transaction files: inline only */
+
+#define LANCE_MAX_MANIFEST_BYTES ((size_t)256 << 20)
+
+struct lance_manifest { /* immutable, shared */
+    _Atomic uint32_t references;
+    struct base_arena *arena; /* owns all below but the schema */
+    LancePb__Manifest *pb;
+    struct lance_schema schema;
+    enum lance_naming naming;
+    char storage_version[8];         /* "2.1" or "2.2" */
+    struct lake_bytes index_section; /* serialized IndexSection; data NULL when there is none */
+    struct lake_bytes transaction;   /* serialized inline Transaction; data NULL when none */
+    const struct lance_key_value *config;
+    size_t config_count;
+    size_t memory_bytes;
+};
+
+/* `bytes` is a whole manifest file. DATA_LOSS when it contradicts the format or is not `version`;
+ * UNIMPLEMENTED names what a reader of this kind must refuse. */
+lake_status lance_manifest_parse(struct lake_bytes bytes, uint64_t version,
+                                 struct lance_manifest **out, struct lake_error *err);
+lake_status lance_manifest_read(struct storage_store *store, enum lance_naming naming,
+                                uint64_t version, struct lance_manifest **out,
+                                struct lake_error *err);
+struct lance_manifest *lance_manifest_ref(struct lance_manifest *manifest);
+void lance_manifest_unref(struct lance_manifest *manifest); /* NULL is allowed */
+/* UNIMPLEMENTED names the flag that forbids writing to the table. */
+lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
+                                          struct lake_error *err);
+/* Appends the file's bytes to `out`. Sets the offsets of the sections in `pb`. */
+lake_status lance_manifest_encode(LancePb__Manifest *pb, struct lake_bytes index_section,
+                                  struct lake_bytes transaction, struct base_buffer *out,
+                                  struct lake_error *err);
+
+/* An allocator for protobuf-c over an arena: what is unpacked lives as long as the arena. */
+ProtobufCAllocator lance_pb_allocator(struct base_arena *arena);
+static inline struct lake_str lance_pb_str(ProtobufCBinaryData data)
+{
+    return (struct lake_str){(const char *)data.data, data.len};
+}
+static inline ProtobufCBinaryData lance_pb_text(const char *text)
+{
+    return (ProtobufCBinaryData){.len = __builtin_strlen(text), .data = (uint8_t *)text};
+}
+
+/* ---- transaction.c ------------------------------------------------------------------------------
+ */
+
+enum lance_operation { /* field numbers of Transaction's operation */
+    LANCE_OP_NONE = 0,
+    LANCE_OP_APPEND = 100,
+    LANCE_OP_DELETE = 101,
+    LANCE_OP_OVERWRITE = 102,
+    LANCE_OP_CREATE_INDEX = 103,
+    LANCE_OP_REWRITE = 104,
+    LANCE_OP_MERGE = 105,
+    LANCE_OP_RESTORE = 106,
+    LANCE_OP_RESERVE_FRAGMENTS = 107,
+    LANCE_OP_UPDATE = 108,
+    LANCE_OP_PROJECT = 109,
+    LANCE_OP_UPDATE_CONFIG = 110,
+    LANCE_OP_DATA_REPLACEMENT = 111,
+    LANCE_OP_UPDATE_MEM_WAL = 112,
+    LANCE_OP_CLONE = 113,
+    LANCE_OP_UPDATE_BASES = 114,
+    LANCE_OP_DATA_OVERLAY = 115
+};
+
+lake_status lance_transaction_parse(struct lake_bytes bytes, struct base_arena *arena,
+                                    LancePb__Transaction **out, struct lake_error *err);
+/* The transaction that made a version, inline or from its file. NOT_FOUND: there is none. */
+lake_status lance_transaction_read(struct storage_store *store,
+                                   const struct lance_manifest *manifest, struct base_arena *arena,
+                                   LancePb__Transaction **out, struct lake_error *err);
+/* The operation's number; one above 115 is an operation of a later release. */
+uint32_t lance_transaction_operation(const LancePb__Transaction *transaction);
+/* Whether an append may be put on top of `other` (conflict matrix, row Append). */
+bool lance_append_rebases_over(const LancePb__Transaction *other);
+
+/* ---- deletion.c ---------------------------------------------------------------------------------
+ */
+
+struct lance_deletions { /* immutable, shared */
+    _Atomic uint32_t references;
+    uint64_t row_count; /* of the fragment, deleted ones included */
+    uint64_t deleted_count;
+    uint64_t *words; /* bit set: the row is deleted; (row_count + 63) / 64 words */
+};
+/* Reads a fragment's deletion file, in either form. Any failure is the caller's failure: an
+ * unreadable deletion file is never an absent one (L14). */
+lake_status lance_deletions_read(struct storage_store *store, uint64_t fragment_id,
+                                 const LancePb__DeletionFile *file, uint64_t row_count,
+                                 struct lance_deletions **out, struct lake_error *err);
+struct lance_deletions *lance_deletions_ref(struct lance_deletions *deletions);
+void lance_deletions_unref(struct lance_deletions *deletions); /* NULL is allowed */
+/* A portable 32-bit roaring bitmap, all container forms, into `words` (bits below row_count).
+ * DATA_LOSS for a malformed one or a row outside. */
+lake_status lance_roaring_decode(struct lake_bytes bytes, uint64_t row_count, uint64_t *words,
+                                 struct lake_error *err);
+static inline bool lance_deletions_has(const struct lance_deletions *deletions, uint64_t row)
+{
+    return (deletions->words[row / 64] >> (row % 64) & 1) != 0;
+}
+
+/* ---- cache.c ------------------------------------------------------------------------------------
+ */
+
+enum lance_cached {
+    LANCE_CACHED_MANIFEST,
+    LANCE_CACHED_FILE,
+    LANCE_CACHED_DELETIONS
+};
+/* The object under `key` with a new reference, or NULL. `cache` may be NULL. */
+void *lance_cache_get(struct lance_cache *cache, enum lance_cached kind, const char *key);
+/* Keeps a reference of its own. Failing to keep is no failure. `cache` may be NULL. */
+void lance_cache_put(struct lance_cache *cache, enum lance_cached kind, const char *key,
+                     void *object, size_t memory_bytes);
+
+/* ---- dataset.c ----------------------------------------------------------------------------------
+ */
+
+struct lance_dataset { /* immutable, shared */
+    _Atomic uint32_t references;
+    struct storage_store *store;
+    struct lance_cache *cache; /* borrowed; NULL: none */
+    char *cache_key;           /* NULL: no caching */
+    struct lance_manifest *manifest;
+    uint64_t *fragment_rows; /* physical rows of each fragment */
+    uint64_t row_count;      /* live rows */
+};
+/* Takes over the reference to `manifest`, also on failure. */
+lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_cache *cache,
+                                      const char *cache_key, struct lance_manifest *manifest,
+                                      struct lance_dataset **out, struct lake_error *err);
+/* A data file of the dataset through the cache; a missing one is DATA_LOSS. */
+lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
+                                    struct lance_file **out, struct lake_error *err);
+/* The deletion vector of fragment `index`, or *out NULL when nothing is deleted. */
+lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t index,
+                                         struct lance_deletions **out, struct lake_error *err);
+
+/* ---- fragment.c ---------------------------------------------------------------------------------
+ */
+
+/* A fragment's files and deletions, opened for some columns; shared. */
+struct lance_open_fragment {
+    _Atomic uint32_t references;
+    struct lance_file **files; /* by column; NULL: the fragment lacks it, so it reads as null */
+    int *file_index;           /* by column: which of the fragment's files that is, or -1 */
+    int32_t **columns;         /* by column: where its leaves are in the file */
+    size_t column_count;
+    struct lance_deletions *deletions;
+};
+
+lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_index,
+                                const struct lance_field *const *fields, size_t field_count,
+                                struct lance_open_fragment **out, struct lake_error *err);
+void lance_open_fragment_unref(struct lance_open_fragment *opened); /* NULL is allowed */
+
+/* ---- filter.c and take.c ------------------------------------------------------------------------
+ */
+
+struct lance_predicate; /* a filter made ready for its column's type */
+/* *out NULL when the filter cannot be evaluated exactly; INVALID_ARGUMENT for a malformed one. */
+lake_status lance_predicate_new(const struct lance_filter *filter, const struct ArrowSchema *column,
+                                struct lance_predicate **out, struct lake_error *err);
+void lance_predicate_free(struct lance_predicate *predicate); /* NULL is allowed */
+/* Clears keep[i] for each row that does not pass; rows already cleared stay so. */
+lake_status lance_predicate_apply(const struct lance_predicate *predicate,
+                                  const struct ArrowArray *array, uint8_t *keep,
+                                  struct lake_error *err);
+
+/* Rows of an array, as ascending runs that do not overlap. */
+struct lance_run {
+    uint64_t start;
+    uint64_t count;
+};
+/* The rows of `runs` of an array of type `schema`, as a new array without offset. */
+lake_status lance_array_take(const struct ArrowSchema *schema, const struct ArrowArray *array,
+                             const struct lance_run *runs, size_t run_count, struct ArrowArray *out,
+                             struct lake_error *err);
+/* `count` nulls of type `schema`. */
+lake_status lance_array_nulls(const struct ArrowSchema *schema, uint64_t count,
+                              struct ArrowArray *out, struct lake_error *err);
+
+/* ---- commit.c -----------------------------------------------------------------------------------
+ */
+
+struct lance_new_fragment { /* a data file that no version refers to yet */
+    char name[64];          /* below data/ */
+    struct lance_file_result file;
+};
+
+/* Rows to be published: an append to `base`, or the first version of a new dataset. */
+struct lance_publication {
+    struct storage_store *store;
+    struct lance_manifest *base;       /* NULL: create */
+    const struct lance_schema *schema; /* create only */
+    const struct lance_create_options *create;
+    const struct lance_new_fragment *fragments;
+    size_t fragment_count;
+    const struct lance_commit_options *options;
+};
+/* On success the published manifest and its version. *unknown: the outcome could not be learnt, or
+ * succeeded, so nothing that the publication refers to may be removed. */
+lake_status lance_publish(const struct lance_publication *publication, struct lance_manifest **out,
+                          bool *keep_files, struct lake_error *err);
+
+/* ---- append.c -----------------------------------------------------------------------------------
+ */
+
+/* INVALID_ARGUMENT names the column of a null where the schema forbids one. */
+lake_status lance_check_nulls(const struct lance_schema *schema, const struct ArrowArray *batch,
+                              struct lake_error *err);
+
+#endif

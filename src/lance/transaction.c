@@ -1,0 +1,95 @@
+/*
+ * Transactions: what made a version. Read for their operation (is an append allowed on top of it?),
+ * their identifier (is this version ours?) and their properties.
+ */
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_TRANSACTION_BYTES ((size_t)256 << 20)
+
+lake_status lance_transaction_parse(struct lake_bytes bytes, struct base_arena *arena,
+                                    LancePb__Transaction **out, struct lake_error *err)
+{
+    ProtobufCAllocator allocator = lance_pb_allocator(arena);
+    LancePb__Transaction *transaction =
+        lance_pb__transaction__unpack(&allocator, bytes.size, bytes.data);
+    if (transaction == NULL) {
+        return lake_fail(err, LAKE_DATA_LOSS, "a Lance transaction of %zu bytes cannot be decoded",
+                         bytes.size);
+    }
+    *out = transaction;
+    return LAKE_OK;
+}
+
+lake_status lance_transaction_read(struct storage_store *store,
+                                   const struct lance_manifest *manifest, struct base_arena *arena,
+                                   LancePb__Transaction **out, struct lake_error *err)
+{
+    if (manifest->transaction.data != NULL) {
+        return lance_transaction_parse(manifest->transaction, arena, out, err);
+    }
+    struct lake_str name = lance_pb_str(manifest->pb->transaction_file);
+    char key[STORAGE_MAX_KEY_BYTES + 1];
+    int length = snprintf(key, sizeof(key), "_transactions/%.*s", LAKE_STR_FMT(name));
+    if (name.size == 0 || length < 0 || (size_t)length >= sizeof(key)) {
+        return lake_fail(err, LAKE_NOT_FOUND, "version %" PRIu64 " has no transaction",
+                         manifest->pb->version);
+    }
+    struct base_buffer bytes;
+    base_buffer_init(&bytes, MAX_TRANSACTION_BYTES);
+    lake_status status = storage_read_all(store, base_str_of(key), &bytes, err);
+    if (status == LAKE_OK) {
+        status = lance_transaction_parse(base_buffer_view(&bytes), arena, out, err);
+    }
+    base_buffer_fini(&bytes);
+    return status;
+}
+
+uint32_t lance_transaction_operation(const LancePb__Transaction *transaction)
+{
+    if (transaction->append != NULL) {
+        return LANCE_OP_APPEND;
+    }
+    if (transaction->overwrite != NULL) {
+        return LANCE_OP_OVERWRITE;
+    }
+    if (transaction->merge != NULL) {
+        return LANCE_OP_MERGE;
+    }
+    if (transaction->project != NULL) {
+        return LANCE_OP_PROJECT;
+    }
+    for (unsigned i = 0; i < transaction->base.n_unknown_fields; i++) {
+        uint32_t field = transaction->base.unknown_fields[i].tag;
+        if (field >= 100 && field < 200) {
+            return field;
+        }
+    }
+    return LANCE_OP_NONE;
+}
+
+bool lance_append_rebases_over(const LancePb__Transaction *other)
+{
+    switch (lance_transaction_operation(other)) {
+    case LANCE_OP_APPEND:
+    case LANCE_OP_DELETE:
+    case LANCE_OP_CREATE_INDEX:
+    case LANCE_OP_REWRITE:
+    case LANCE_OP_RESERVE_FRAGMENTS:
+    case LANCE_OP_UPDATE:
+    case LANCE_OP_UPDATE_CONFIG:
+    case LANCE_OP_DATA_REPLACEMENT:
+    case LANCE_OP_CLONE:
+    case LANCE_OP_UPDATE_BASES:
+        return true;
+    case LANCE_OP_MERGE: /* a column may have become one that forbids the nulls of ours */
+        return other->merge->preserves_nullability;
+    case LANCE_OP_PROJECT:
+        return other->project->preserves_nullability;
+    default: /* overwrite, restore, and whatever a later release adds */
+        return false;
+    }
+}
