@@ -133,17 +133,18 @@ lake_status lance_check_nulls(const struct lance_schema *schema, const struct Ar
 static lake_status name_file(char *out, size_t out_bytes, struct lake_error *err)
 {
     struct base_uuid uuid;
-    char text[64];
+    char bits[25];
+    char digits[27];
     lake_status status = base_uuid4_new(&uuid, err);
     if (status != LAKE_OK) {
         return status;
     }
-    size_t at = 0;
     for (size_t i = 0; i < 24; i++) {
-        text[at++] = (uuid.bytes[i / 8] >> (7 - i % 8) & 1) != 0 ? '1' : '0';
+        bits[i] = (uuid.bytes[i / 8] >> (7 - i % 8) & 1) != 0 ? '1' : '0';
     }
-    base_hex_encode((struct lake_bytes){uuid.bytes + 3, 13}, text + at);
-    (void)snprintf(out, out_bytes, "%s.lance", text);
+    bits[24] = '\0';
+    base_hex_encode((struct lake_bytes){uuid.bytes + 3, 13}, digits);
+    (void)snprintf(out, out_bytes, "%s%s.lance", bits, digits);
     return LAKE_OK;
 }
 
