@@ -184,6 +184,20 @@ static lake_status check_arrow_schema(struct ArrowArrayStream *stream, struct la
                              "a deletion file does not have exactly one column of type uint32");
 }
 
+/* The messages of an Arrow file, which are a stream. Lance pads the magic to 64 bytes, other
+ * writers to 8, so padding is skipped as far as it goes. */
+static struct lake_bytes skip_file_magic(struct lake_bytes bytes)
+{
+    size_t at = 8;
+    if (bytes.size < 16 || memcmp(bytes.data, "ARROW1\0\0", 8) != 0) {
+        return bytes;
+    }
+    while (at + 16 <= bytes.size && base_load_u64le(bytes.data + at) == 0) {
+        at += 8;
+    }
+    return (struct lake_bytes){bytes.data + at, bytes.size - at};
+}
+
 static lake_status decode_arrow(struct lake_bytes bytes, struct lance_deletions *deletions,
                                 struct lake_error *err)
 {
@@ -191,7 +205,7 @@ static lake_status decode_arrow(struct lake_bytes bytes, struct lance_deletions 
     struct arrow_ipc_limits limits = arrow_ipc_limits_default();
     limits.allow_compressed = true;
     limits.max_body_bytes = MAX_FILE_BYTES;
-    lake_status status = arrow_ipc_open_bytes(bytes, &limits, &stream, err);
+    lake_status status = arrow_ipc_open_bytes(skip_file_magic(bytes), &limits, &stream, err);
     if (status != LAKE_OK) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS, "a deletion file is not an Arrow file");
     }
