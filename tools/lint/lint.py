@@ -311,7 +311,7 @@ def check_tidy(build):
     cache = os.path.join(base, "tidy")
     os.makedirs(cache, exist_ok=True)
     version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
-    settings = version + read(".clang-tidy").encode()
+    settings = version + "".join(read(f) for f in git_files("*.clang-tidy")).encode()
     out = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, finding in pool.map(lambda e: tidy_one(e, settings, cache), wanted):
