@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define WIRE_LENGTH_DELIMITED 2
-#define TAG(field) (((field) << 3) | WIRE_LENGTH_DELIMITED)
+#define TAG(field)            (((field) << 3) | WIRE_LENGTH_DELIMITED)
 
 static lake_status append_field(struct base_buffer *out, uint32_t field, struct lake_bytes value,
                                 struct lake_error *err)

@@ -1,0 +1,87 @@
+#include "message.h"
+
+#include <string.h>
+
+static void *arena_alloc(void *arena, size_t size)
+{
+    return base_arena_alloc(arena, size);
+}
+
+static void arena_free(void *arena, void *memory)
+{
+    (void)arena; /* freed with the arena */
+    (void)memory;
+}
+
+void *message_unpack(const ProtobufCMessageDescriptor *descriptor, struct lake_bytes bytes,
+                     struct base_arena *arena, lake_status *status, struct lake_error *err)
+{
+    ProtobufCAllocator allocator = {
+        .alloc = arena_alloc, .free = arena_free, .allocator_data = arena};
+    void *message = protobuf_c_message_unpack(descriptor, &allocator, bytes.size, bytes.data);
+    *status = LAKE_OK;
+    if (message == NULL) {
+        *status = lake_fail(err, LAKE_INVALID_ARGUMENT,
+                            "%zu bytes are not a valid %s message, or one larger than is read",
+                            bytes.size, descriptor->short_name);
+    }
+    return message;
+}
+
+lake_status message_pack(const ProtobufCMessage *message, struct base_buffer *out,
+                         struct lake_error *err)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    lake_status status = base_buffer_reserve(out, size, err);
+    if (status == LAKE_OK && size > 0) {
+        out->size += protobuf_c_message_pack(message, out->data + out->size);
+    }
+    return status;
+}
+
+lake_status message_check_text(struct lake_str text, const char *what, struct lake_error *err)
+{
+    if (text.size > 0 && (memchr(text.data, '\0', text.size) != NULL || !base_utf8_valid(text))) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "%s is not text: UTF-8 without NUL was expected", what);
+    }
+    return LAKE_OK;
+}
+
+lake_status message_text(ProtobufCBinaryData data, const char *what, struct lake_str *out,
+                         struct lake_error *err)
+{
+    struct lake_str text = {data.data == NULL ? "" : (const char *)data.data, data.len};
+    lake_status status = message_check_text(text, what, err);
+    if (status == LAKE_OK) {
+        *out = text;
+    }
+    return status;
+}
+
+lake_status message_optional_text(protobuf_c_boolean has, ProtobufCBinaryData data,
+                                  const char *what, struct flight_optional_str *out,
+                                  struct lake_error *err)
+{
+    *out = (struct flight_optional_str){.present = has != 0};
+    return has ? message_text(data, what, &out->value, err) : LAKE_OK;
+}
+
+lake_status message_text_list(const ProtobufCBinaryData *items, size_t count, const char *what,
+                              struct base_arena *arena, const struct lake_str **out,
+                              struct lake_error *err)
+{
+    struct lake_str *list = NULL;
+    if (count > 0) {
+        list = base_arena_calloc_array(arena, count, sizeof(*list));
+        if (list == NULL) {
+            return base_fail_no_memory(err, count);
+        }
+    }
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < count; i++) {
+        status = message_text(items[i], what, &list[i], err);
+    }
+    *out = list;
+    return status;
+}
