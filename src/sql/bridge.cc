@@ -19,6 +19,7 @@
 #include "duckdb/common/arrow/arrow_type_extension.hpp"
 #include "duckdb/common/arrow/schema_metadata.hpp"
 #include "duckdb/common/error_data.hpp"
+#include "duckdb/common/extension_type_info.hpp"
 #include "duckdb/execution/expression_executor.hpp"
 #include "duckdb/function/partition_stats.hpp"
 #include "duckdb/function/table/arrow.hpp"
@@ -66,8 +67,8 @@ namespace
 
 const char *const STATE_NAME = "lake";
 const char *const SCAN_NAME = "lake_scan";
-const char *const FILE_ALIAS = "FILE"; /* what typeof() and DESCRIBE show */
-constexpr idx_t MAX_DEPTH = 1000;      /* of a statement's tree; the parser has the same */
+const char *const FILE_PROPERTY = "lake.file"; /* of a type; an alias would hide its fields */
+constexpr idx_t MAX_DEPTH = 1000;              /* of a statement's tree; the parser has the same */
 
 /* ---- errors across the border -------------------------------------------------------------------
  */
@@ -545,6 +546,11 @@ class LakeTable : public TableCatalogEntry
     ArrowTableSchema arrow;
 
     TableFunction GetScanFunction(ClientContext &context, unique_ptr<FunctionData> &bind) override;
+    TableFunction GetScanFunction(ClientContext &context, unique_ptr<FunctionData> &bind,
+                                  const EntryLookupInfo &) override
+    {
+        return GetScanFunction(context, bind); /* the lookup has already chosen the version */
+    }
     unique_ptr<BaseStatistics> GetStatistics(ClientContext &, column_t) override
     {
         return nullptr;
@@ -753,6 +759,10 @@ class LakeCatalog : public Catalog
                 callback(*schema);
             }
         }
+    }
+    bool SupportsTimeTravel() const override
+    {
+        return true; /* AT (VERSION => n) chooses among the bound tables */
     }
     bool InMemory() override
     {
@@ -1556,7 +1566,9 @@ LogicalType MarkFiles(const LogicalType &type, const ArrowSchema &field, const c
             file_name &&
         type.id() == LogicalTypeId::STRUCT) {
         auto marked = type.DeepCopy();
-        marked.SetAlias(FILE_ALIAS);
+        auto mark = make_uniq<ExtensionTypeInfo>();
+        mark->properties[FILE_PROPERTY] = Value::BOOLEAN(true);
+        marked.SetExtensionInfo(std::move(mark));
         return marked;
     }
     switch (type.id()) {
@@ -1565,7 +1577,7 @@ LogicalType MarkFiles(const LogicalType &type, const ArrowSchema &field, const c
         for (idx_t i = 0; i < children.size(); i++) {
             children[i].second = MarkFiles(children[i].second, *field.children[i], file_name);
         }
-        return type.HasAlias() ? type : LogicalType::STRUCT(std::move(children));
+        return LogicalType::STRUCT(std::move(children));
     }
     case LogicalTypeId::LIST:
         return LogicalType::LIST(
@@ -1863,7 +1875,8 @@ void SetFileMetadata(ArrowSchema &field, const LogicalType &type, const char *me
 {
     switch (type.id()) {
     case LogicalTypeId::STRUCT:
-        if (type.GetAlias() == FILE_ALIAS) {
+        if (type.HasExtensionInfo() &&
+            type.GetExtensionInfo()->properties.count(FILE_PROPERTY) > 0) {
             field.metadata = metadata;
             return;
         }

@@ -416,7 +416,52 @@ static inline void render_value(const struct ArrowArrayView *view, int64_t row,
     }
 }
 
-/* Runs to the end; rows are `a|b|c` a line. The caller frees with base_buffer_fini. */
+static inline void render_batch(const struct ArrowSchema *schema, const struct ArrowArray *batch,
+                                struct base_buffer *out)
+{
+    struct ArrowArrayView view;
+    struct ArrowError error;
+    assert_int_equal(ArrowArrayViewInitFromSchema(&view, schema, &error), NANOARROW_OK);
+    if (ArrowArrayViewSetArray(&view, batch, &error) != NANOARROW_OK ||
+        ArrowArrayViewValidate(&view, NANOARROW_VALIDATION_LEVEL_FULL, &error) != NANOARROW_OK) {
+        fail_msg("invalid batch: %s", error.message);
+    }
+    for (int64_t row = 0; row < batch->length; row++) {
+        for (int64_t i = 0; i < view.n_children; i++) {
+            if (i > 0) {
+                (void)base_buffer_append(out, "|", 1, NULL);
+            }
+            render_value(view.children[i], row, out);
+        }
+        (void)base_buffer_append(out, "\n", 1, NULL);
+    }
+    ArrowArrayViewReset(&view);
+}
+
+static inline char *take_text(struct base_buffer *buffer)
+{
+    char *text = calloc(1, buffer->size + 1);
+    if (buffer->size > 0) {
+        memcpy(text, buffer->data, buffer->size);
+    }
+    base_buffer_fini(buffer);
+    return text;
+}
+
+/* The oracle: the same statement by the plain engine, rendered the same way. */
+static inline char *plain_text(struct plain_engine *plain, const char *sql)
+{
+    struct memory_source *rows = memory_source_new(plain, sql, 1);
+    struct base_buffer text;
+    base_buffer_init(&text, 64 * 1024 * 1024);
+    for (size_t i = 0; i < rows->batch_count; i++) {
+        render_batch(&rows->schema, &rows->arrays[i], &text);
+    }
+    memory_source_free(rows);
+    return take_text(&text);
+}
+
+/* Runs to the end; rows are `a|b|c` a line. */
 static inline lake_status query_text(struct sql_query *query, struct base_buffer *out,
                                      struct lake_error *err)
 {
@@ -428,24 +473,7 @@ static inline lake_status query_text(struct sql_query *query, struct base_buffer
         if (status != LAKE_OK || end) {
             return status;
         }
-        struct ArrowArrayView view;
-        struct ArrowError error;
-        assert_int_equal(ArrowArrayViewInitFromSchema(&view, sql_query_schema(query), &error), 0);
-        if (ArrowArrayViewSetArray(&view, &batch, &error) != NANOARROW_OK ||
-            ArrowArrayViewValidate(&view, NANOARROW_VALIDATION_LEVEL_FULL, &error) !=
-                NANOARROW_OK) {
-            fail_msg("invalid batch: %s", error.message);
-        }
-        for (int64_t row = 0; row < batch.length; row++) {
-            for (int64_t i = 0; i < view.n_children; i++) {
-                if (i > 0) {
-                    (void)base_buffer_append(out, "|", 1, NULL);
-                }
-                render_value(view.children[i], row, out);
-            }
-            (void)base_buffer_append(out, "\n", 1, NULL);
-        }
-        ArrowArrayViewReset(&view);
+        render_batch(sql_query_schema(query), &batch, out);
         batch.release(&batch);
     }
 }
@@ -464,12 +492,10 @@ static inline lake_status lake_text(struct sql_engine *engine, const char *sql,
     struct base_buffer text;
     status = query_text(query, &text, err);
     if (status == LAKE_OK) {
-        *out = calloc(1, text.size + 1);
-        if (text.size > 0) {
-            memcpy(*out, text.data, text.size);
-        }
+        *out = take_text(&text);
+    } else {
+        base_buffer_fini(&text);
     }
-    base_buffer_fini(&text);
     sql_query_free(query);
     return status;
 }
