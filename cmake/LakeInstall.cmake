@@ -114,17 +114,20 @@ if(TARGET lake)
                       WORLD_READ WORLD_EXECUTE)
 endif()
 
-file(GLOB lake_manual CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.1)
-install(FILES ${lake_manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-file(GLOB lake_manual CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.3)
-install(FILES ${lake_manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
-foreach(shell bash-completion/completions/lake zsh/site-functions/_lake
-        fish/vendor_completions.d/lake.fish)
-  cmake_path(GET shell FILENAME name)
-  cmake_path(GET shell PARENT_PATH dir)
-  install(FILES ${CMAKE_SOURCE_DIR}/tools/completion/${name}
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/${dir} OPTIONAL)
-endforeach()
+# Manual and completion are written from what the program says about itself.
+if(TARGET lake AND NOT LAKE_SANITIZE AND NOT LAKE_FUZZ AND NOT CMAKE_CROSSCOMPILING)
+  set(manual ${CMAKE_BINARY_DIR}/manual)
+  add_custom_command(
+    OUTPUT ${manual}/lake.1 ${manual}/lake ${manual}/_lake ${manual}/lake.fish
+    COMMAND ${CMAKE_SOURCE_DIR}/tools/manual $<TARGET_FILE:lake> ${manual}
+    DEPENDS lake ${CMAKE_SOURCE_DIR}/tools/manual VERBATIM)
+  add_custom_target(lake_manual ALL DEPENDS ${manual}/lake.1)
+  install(FILES ${manual}/lake.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${manual}/lake
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${manual}/_lake DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${manual}/lake.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${LAKE_DUCKDB_ROOT}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
         RENAME LICENSE.duckdb OPTIONAL)
