@@ -1,5 +1,6 @@
-/* What Lake reads from PyArrow, and PyArrow from Lake: every type of NAT-2, nulls, slices that start
- * inside a byte, dictionaries that change, compression, the file format. PyArrow is the judge. */
+/* What Lake reads from PyArrow, and PyArrow from Lake: every type of NAT-2, nulls, slices that
+ * start inside a byte, dictionaries that change, compression, the file format. PyArrow is the
+ * judge. */
 #include <arrow/arrow.h>
 
 #include <dirent.h>
@@ -97,8 +98,8 @@ static void rewrite(const char *name, const char *suffix, int64_t step)
         fail_msg("%s: %s", name, err.message);
     }
     assert_int_equal(slicing.from.get_schema(&slicing.from, &slicing.schema), 0);
-    struct ArrowArrayStream stream = {slicing_schema, slicing_next, slicing_error,
-                                      slicing_release, &slicing};
+    struct ArrowArrayStream stream = {slicing_schema, slicing_next, slicing_error, slicing_release,
+                                      &slicing};
     int fd = open(to, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     assert_true(fd >= 0);
     if (arrow_ipc_write_fd(&stream, fd, &err) != LAKE_OK) {
