@@ -381,7 +381,7 @@ static void second_full_snapshot_waits_and_then_is_refused(void **state)
 struct changer {
     struct fixture *fixture;
     _Atomic bool stop;
-    int made;
+    _Atomic int made;
 };
 
 static void *keep_registering(void *context)
@@ -404,7 +404,7 @@ static void snapshot_during_changes_is_fenced_by_its_generation(void **state)
     struct changer changer = {.fixture = fixture};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, keep_registering, &changer), 0);
-    for (int i = 0; i < 50; i++) {
+    while (changer.made < 30) {
         LakePb__CatalogSnapshotReply *reply;
         struct fixture own = *fixture;
         lake_status status =
@@ -417,7 +417,6 @@ static void snapshot_during_changes_is_fenced_by_its_generation(void **state)
     }
     changer.stop = true;
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(changer.made > 1);
 }
 
 static void snapshot_is_for_query_servers_and_admins(void **state)
