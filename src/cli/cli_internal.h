@@ -1,0 +1,136 @@
+/* What the subcommands share. */
+#ifndef CLI_INTERNAL_H
+#define CLI_INTERNAL_H
+
+#include "cli.h"
+
+#include <arrow/arrow.h>
+#include <base/base.h>
+#include <lake/lake.h>
+#include <meta/meta.h>
+#include <query/query.h>
+#include <stdio.h>
+
+#define CLI_DEFAULT_DATA_DIR   "lake-data"
+#define CLI_DEFAULT_QUERY_ADDR "127.0.0.1:8815"
+#define CLI_DEFAULT_META_ADDR  "127.0.0.1:8816"
+
+#define CLI_EXIT_OK     0
+#define CLI_EXIT_FAILED 1
+#define CLI_EXIT_USAGE  2
+
+struct cli_options { /* the options that every command takes */
+    const char *data_dir;
+    const char *address; /* NULL: not given */
+    const char *token_path;
+    const char *ca_path;
+    const char *server_name;
+    bool json;
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;
+    const char *usage; /* the whole help text, examples at its end */
+    int (*run)(struct cli_options *options, int argc, char **argv);
+};
+
+/* One list for help, dispatch and shell completion. */
+extern const struct cli_command *const cli_commands[];
+extern const struct cli_command cli_up, cli_meta, cli_query, cli_table, cli_client, cli_sql,
+    cli_import, cli_put, cli_get;
+
+/* ---- arguments
+ * ---------------------------------------------------------------------------------------- */
+
+/*
+ * Takes the next option out of argv[*index…]. `names` is a list of "name" (a flag) and "name="
+ * (with a value) ended by NULL; options common to all commands are handled inside. Returns the
+ * option's place in `names` with *value set, CLI_ARGUMENT for a positional argument, CLI_END at the
+ * end, or CLI_WRONG after having said what is wrong.
+ */
+enum {
+    CLI_END = -1,
+    CLI_ARGUMENT = -2,
+    CLI_WRONG = -3,
+    CLI_HELP = -4
+};
+int cli_next(struct cli_options *options, const char *const *names, int argc, char **argv,
+             int *index, const char **value);
+/* Prints usage to stdout or, after a message on stderr, a hint at it. */
+int cli_help(const struct cli_command *command);
+int cli_usage_error(const struct cli_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Ends an option loop: help or a wrong option. */
+int cli_stop(const struct cli_command *command, int code);
+/* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
+int cli_fail(const struct cli_options *options, const struct lake_error *err);
+
+/* ---- servers
+ * -------------------------------------------------------------------------------------------- */
+
+/* Metasrv and Query in this process. */
+struct cli_servers {
+    struct rpc_authenticator *authenticator;
+    struct meta_service *meta;
+    struct query_server *query;
+    char query_address[64];
+    char meta_address[64];
+};
+lake_status cli_servers_start(const char *data_dir, const char *query_address,
+                              const char *meta_address, struct cli_servers *out,
+                              struct lake_error *err);
+/* Query first, so that what it forwards still finds Metasrv. */
+lake_status cli_servers_stop(struct cli_servers *servers, int64_t grace_ms, struct lake_error *err);
+void cli_servers_fini(struct cli_servers *servers);
+
+/* ---- sessions
+ * ------------------------------------------------------------------------------------------- */
+
+struct cli_session {
+    lake_client *client;
+    struct cli_servers servers; /* when none was running */
+    bool embedded;
+};
+lake_status cli_session_open(const struct cli_options *options, struct cli_session *out,
+                             struct lake_error *err);
+void cli_session_close(struct cli_session *session);
+/* Where `lake up` says how it is reached; removed when it stops. */
+lake_status cli_endpoint_write(const char *data_dir, const struct cli_servers *servers,
+                               struct lake_error *err);
+void cli_endpoint_remove(const char *data_dir);
+
+/* ---- printing
+ * -------------------------------------------------------------------------------------------- */
+
+enum cli_format {
+    CLI_FORMAT_TABLE,
+    CLI_FORMAT_CSV,
+    CLI_FORMAT_JSON,
+    CLI_FORMAT_ARROW
+};
+bool cli_format_parse(const char *text, enum cli_format *out);
+/* Prints a result; `rows` (may be NULL) receives how many. Releases the stream. */
+lake_status cli_print_stream(struct ArrowArrayStream *stream, enum cli_format format, FILE *out,
+                             uint64_t *rows, struct lake_error *err);
+/* Appends one value: as text for people, or as JSON. */
+lake_status cli_value_text(const struct ArrowSchema *schema, const struct ArrowArrayView *view,
+                           int64_t row, struct base_buffer *out, struct lake_error *err);
+lake_status cli_value_json(const struct ArrowSchema *schema, const struct ArrowArrayView *view,
+                           int64_t row, struct base_buffer *out, struct lake_error *err);
+/* Columns on a terminal that `text` takes. */
+size_t cli_text_width(struct lake_str text);
+void cli_print_json_string(FILE *out, const char *text);
+
+/* A progress bar on stderr while it is a terminal; otherwise nothing. */
+struct cli_progress {
+    const char *label;
+    int64_t started_us;
+    int64_t drawn_us;
+    bool visible;
+};
+void cli_progress_init(struct cli_progress *progress, const char *label);
+bool cli_progress_update(void *progress, int64_t done_bytes, int64_t total_bytes);
+void cli_progress_end(struct cli_progress *progress);
+
+#endif

@@ -1,0 +1,317 @@
+/* lake table …, and lake client … create-table: the same through a given address. */
+#include "cli_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_COLUMNS 10000
+
+struct column_list {
+    const char **columns;
+    size_t count;
+};
+
+static bool add_column(struct column_list *list, const char *column)
+{
+    const char **grown = base_realloc_array((void *)list->columns, list->count + 1, sizeof(*grown));
+    if (grown == NULL || list->count == MAX_COLUMNS)
+        return false;
+    list->columns = grown;
+    list->columns[list->count++] = column;
+    return true;
+}
+
+static lake_status create(lake_client *client, const char *table, const struct column_list *columns,
+                          struct lake_error *err)
+{
+    struct ArrowSchema schema = {0};
+    lake_status status = lake_schema_parse(columns->columns, columns->count, &schema, err);
+    if (status != LAKE_OK)
+        return status;
+    status = lake_create_table(client, table, &schema, err);
+    schema.release(&schema);
+    return status;
+}
+
+static int run_create(struct cli_options *options, const struct cli_command *command, int argc,
+                      char **argv)
+{
+    static const char *const names[] = {"column=", NULL};
+    struct column_list columns = {0};
+    const char *table = NULL;
+    const char *value = NULL;
+    int index = 0;
+    int code = CLI_EXIT_OK;
+    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
+        if (which == 0 && add_column(&columns, value))
+            continue;
+        if (which == CLI_ARGUMENT && table == NULL) {
+            table = value;
+            continue;
+        }
+        code = which == CLI_ARGUMENT || which == 0
+                   ? cli_usage_error(command, "unexpected argument %s", value)
+                   : cli_stop(command, which);
+        base_free((void *)columns.columns);
+        return code;
+    }
+    if (table == NULL || columns.count == 0) {
+        base_free((void *)columns.columns);
+        return cli_usage_error(command, "a table and at least one --column name:type are needed");
+    }
+    struct cli_session session;
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = create(session.client, table, &columns, &error);
+        cli_session_close(&session);
+    }
+    base_free((void *)columns.columns);
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    if (options->json) {
+        fputs("{\"created\":", stdout);
+        cli_print_json_string(stdout, table);
+        fputs("}\n", stdout);
+    } else {
+        printf("created %s\n", table);
+    }
+    return code;
+}
+
+/* ---- list
+ * --------------------------------------------------------------------------------------------- */
+
+static void print_list(const struct cli_options *options, const struct lake_table_list *list)
+{
+    if (options->json)
+        fputs("[", stdout);
+    for (size_t i = 0; i < list->count; i++) {
+        if (options->json) {
+            fputs(i == 0 ? "" : ",", stdout);
+            cli_print_json_string(stdout, list->tables[i]);
+        } else {
+            printf("%s\n", list->tables[i]);
+        }
+    }
+    if (options->json)
+        fputs("]\n", stdout);
+    else if (list->count == 0)
+        fputs("no tables yet: lake table create --help shows how to make one\n", stderr);
+}
+
+static int run_list(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {NULL};
+    const char *namespace_name = NULL;
+    const char *value = NULL;
+    int index = 0;
+    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
+        if (which != CLI_ARGUMENT)
+            return cli_stop(&cli_table, which);
+        if (namespace_name != NULL)
+            return cli_usage_error(&cli_table, "unexpected argument %s", value);
+        namespace_name = value;
+    }
+    struct cli_session session;
+    struct lake_table_list list = {0};
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = lake_list_tables(session.client, namespace_name, &list, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    print_list(options, &list);
+    lake_table_list_fini(&list);
+    return CLI_EXIT_OK;
+}
+
+/* ---- describe
+ * ------------------------------------------------------------------------------------------- */
+
+static lake_status print_column(const struct ArrowSchema *field, bool json, bool first,
+                                size_t width, struct lake_error *err)
+{
+    struct base_buffer type;
+    base_buffer_init(&type, 65536);
+    lake_status status = arrow_type_format(field, &type, err);
+    if (status == LAKE_OK)
+        status = base_buffer_append(&type, "", 1, err);
+    if (status == LAKE_OK && json) {
+        fputs(first ? "{\"name\":" : ",{\"name\":", stdout);
+        cli_print_json_string(stdout, field->name);
+        fputs(",\"type\":", stdout);
+        cli_print_json_string(stdout, (const char *)type.data);
+        printf(",\"nullable\":%s}", (field->flags & ARROW_FLAG_NULLABLE) != 0 ? "true" : "false");
+    } else if (status == LAKE_OK) {
+        printf("  %-*s  %s%s\n", (int)width, field->name, (const char *)type.data,
+               (field->flags & ARROW_FLAG_NULLABLE) != 0 ? "" : " not null");
+    }
+    base_buffer_fini(&type);
+    return status;
+}
+
+static lake_status print_info(const struct cli_options *options, const struct lake_table_info *info,
+                              struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    size_t width = 0;
+    for (int64_t i = 0; i < info->schema.n_children; i++)
+        width = BASE_MAX(width, strlen(info->schema.children[i]->name));
+    if (options->json) {
+        fputs("{\"table\":", stdout);
+        cli_print_json_string(stdout, info->table);
+        fputs(",\"location\":", stdout);
+        cli_print_json_string(stdout, info->location);
+        fputs(",\"incarnation\":", stdout);
+        cli_print_json_string(stdout, info->incarnation);
+        printf(",\"version\":%llu,\"columns\":[", (unsigned long long)info->version);
+    } else {
+        printf("%s, version %llu\n%s\n", info->table, (unsigned long long)info->version,
+               info->location);
+    }
+    for (int64_t i = 0; i < info->schema.n_children && status == LAKE_OK; i++)
+        status = print_column(info->schema.children[i], options->json, i == 0, width, err);
+    if (options->json)
+        fputs("]}\n", stdout);
+    return status;
+}
+
+/* The one table that describe and drop take; NULL after saying what is wrong. */
+static const char *one_table(struct cli_options *options, int argc, char **argv, int *code)
+{
+    static const char *const names[] = {NULL};
+    const char *table = NULL;
+    const char *value = NULL;
+    int index = 0;
+    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
+        if (which != CLI_ARGUMENT) {
+            *code = cli_stop(&cli_table, which);
+            return NULL;
+        }
+        if (table != NULL) {
+            *code = cli_usage_error(&cli_table, "unexpected argument %s", value);
+            return NULL;
+        }
+        table = value;
+    }
+    if (table == NULL)
+        *code = cli_usage_error(&cli_table, "which table?");
+    return table;
+}
+
+static int run_describe(struct cli_options *options, int argc, char **argv)
+{
+    int code = CLI_EXIT_OK;
+    const char *table = one_table(options, argc, argv, &code);
+    if (table == NULL)
+        return code;
+    struct cli_session session;
+    struct lake_table_info info;
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = lake_describe_table(session.client, table, &info, &error);
+        cli_session_close(&session);
+    }
+    if (status == LAKE_OK) {
+        status = print_info(options, &info, &error);
+        lake_table_info_fini(&info);
+    }
+    return status == LAKE_OK ? CLI_EXIT_OK : cli_fail(options, &error);
+}
+
+static int run_drop(struct cli_options *options, int argc, char **argv)
+{
+    int code = CLI_EXIT_OK;
+    const char *table = one_table(options, argc, argv, &code);
+    if (table == NULL)
+        return code;
+    struct cli_session session;
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = lake_drop_table(session.client, table, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    if (options->json) {
+        fputs("{\"dropped\":", stdout);
+        cli_print_json_string(stdout, table);
+        fputs("}\n", stdout);
+    } else {
+        printf("dropped %s\n", table);
+    }
+    return CLI_EXIT_OK;
+}
+
+static int run_table(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {NULL};
+    const char *verb = NULL;
+    int index = 0;
+    int which = cli_next(options, names, argc, argv, &index, &verb);
+    if (which == CLI_END)
+        return cli_usage_error(&cli_table, "create, list, describe or drop?");
+    if (which != CLI_ARGUMENT)
+        return cli_stop(&cli_table, which);
+    argc -= index;
+    argv += index;
+    if (strcmp(verb, "create") == 0)
+        return run_create(options, &cli_table, argc, argv);
+    if (strcmp(verb, "list") == 0)
+        return run_list(options, argc, argv);
+    if (strcmp(verb, "describe") == 0)
+        return run_describe(options, argc, argv);
+    if (strcmp(verb, "drop") == 0)
+        return run_drop(options, argc, argv);
+    return cli_usage_error(&cli_table, "there is no lake table %s", verb);
+}
+
+static int run_client(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {NULL};
+    const char *verb = NULL;
+    int index = 0;
+    int which = cli_next(options, names, argc, argv, &index, &verb);
+    if (which == CLI_END)
+        return cli_usage_error(&cli_client, "create-table?");
+    if (which != CLI_ARGUMENT)
+        return cli_stop(&cli_client, which);
+    if (options->address == NULL)
+        return cli_usage_error(&cli_client, "lake client needs --addr HOST:PORT");
+    if (strcmp(verb, "create-table") == 0)
+        return run_create(options, &cli_client, argc - index, argv + index);
+    return cli_usage_error(&cli_client, "there is no lake client %s", verb);
+}
+
+#define TYPES_HELP                                                                                   \
+    "Types: bool, int8…int64, uint8…uint64, float16, float, double, utf8, large_utf8, binary,\n" \
+    "large_binary, fixed_size_binary[16], decimal(10,2), date32, date64, time32[s], time64[us],\n"   \
+    "timestamp[us], timestamp[us, UTC], duration[ms], list<T>, T[7] (a vector of 7),\n"              \
+    "struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
+
+const struct cli_command cli_table = {
+    "table", "create, list, describe and drop tables",
+    "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE …\n"
+    "       lake table list [NAMESPACE]\n"
+    "       lake table describe NAMESPACE.TABLE\n"
+    "       lake table drop NAMESPACE.TABLE\n"
+    "\n" TYPES_HELP "\n"
+    "Examples:\n"
+    "  lake table create robots.frames --column episode:int64! --column 'state:float[25]'\n"
+    "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"
+    "  lake table describe robots.frames --json\n",
+    run_table};
+
+const struct cli_command cli_client = {
+    "client", "speak to a Query server at an address",
+    "Usage: lake client --addr HOST:PORT create-table NAMESPACE.TABLE --column NAME:TYPE …\n"
+    "\n" TYPES_HELP "\n"
+    "Example:\n"
+    "  lake client --addr 127.0.0.1:8815 create-table robots.runs --column id:int64! \\\n"
+    "       --column video:FILE\n",
+    run_client};
