@@ -192,10 +192,11 @@ void rpc_health_watch_start(struct rpc_call *call)
     struct lake_error err = {0};
     bool known = false;
     lake_status status = read_request(call, &known, &err);
-    int health = known ? health_now(server) : HEALTH_UNKNOWN;
+    int health = HEALTH_UNKNOWN;
     bool begin = false;
     if (status == LAKE_OK) {
         pthread_mutex_lock(&server->mutex);
+        health = known ? health_now(server) : HEALTH_UNKNOWN;
         if (server->state != SERVER_RUNNING) {
             status = lake_fail(&err, LAKE_UNAVAILABLE, "the server is stopping");
         } else if (server->watch_count == WATCHES_MAX) {
@@ -227,8 +228,8 @@ void rpc_health_watch_start(struct rpc_call *call)
 void rpc_health_watch_sent(struct rpc_call *call, bool ok)
 {
     struct rpc_server *server = call->method->server;
-    int health = health_now(server);
     pthread_mutex_lock(&server->mutex);
+    int health = health_now(server); /* with the lock, or a change just now would be lost */
     call->watch_sending = false;
     bool over = !call->watching;
     bool again = ok && watch_due(call, health);
@@ -253,9 +254,9 @@ void rpc_health_watch_closed(struct rpc_call *call)
 
 void rpc_health_publish(struct rpc_server *server)
 {
-    int health = health_now(server);
     for (;;) {
         pthread_mutex_lock(&server->mutex);
+        int health = health_now(server);
         struct rpc_call *call = server->watches;
         while (call != NULL && !watch_due(call, health)) {
             call = call->watch_next;
