@@ -6,7 +6,8 @@
 
 #define ACTION_DEADLINE_MS 30000
 #define MAX_CA_BYTES       (1024 * 1024)
-#define MAX_TOKEN_BYTES    4096
+#define MAX_TOKEN_BYTES      4096
+#define MAX_NAMESPACES_BYTES 12288 /* fits a header block of 16 KiB */
 
 /* The headers by which Metasrv learns for whom this server acts (NAT-13). */
 #define HEADER_PRINCIPAL  "lake-on-behalf-of"
