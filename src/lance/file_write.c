@@ -1,0 +1,436 @@
+/* The container of a data file being written: pages as they fill, then the metadata. */
+#include "file_write.h"
+
+#include "lance_file.pb-c.h"
+#include <string.h>
+
+#define ALIGNMENT          64
+#define MAX_METADATA_BYTES ((size_t)1 << 30)
+#define DESCRIPTOR_ARENA   ((size_t)256 << 20)
+#define PAGE_ROWS_SLICE    ((uint64_t)1 << 22) /* so that levels of empty rows stay bounded */
+#define PAGE_TYPE_URL      "/lance.encodings21.PageLayout"
+#define COLUMN_TYPE_URL    "/lance.encodings.ColumnEncoding"
+
+struct column {
+    struct lance_page_rows rows;
+    struct base_buffer pages; /* serialized ColumnMetadata.pages fields so far */
+};
+
+struct lance_file_writer {
+    struct storage_writer *out;
+    const struct lance_schema *schema; /* borrowed */
+    uint32_t minor;
+    uint64_t position;
+    uint64_t row_count;
+    struct column *columns;
+    size_t column_count;
+    size_t ready_count; /* columns that are initialised */
+    struct lance_encoded_page page;
+};
+
+/* ---- protobuf ---------------------------------------------------------------------------------
+ */
+
+static lake_status put_number(struct base_buffer *out, uint32_t field, uint64_t value,
+                              struct lake_error *err)
+{
+    lake_status status = base_buffer_append_varint(out, (uint64_t)field << 3, err);
+    return status != LAKE_OK ? status : base_buffer_append_varint(out, value, err);
+}
+
+static lake_status put_bytes(struct base_buffer *out, uint32_t field, const void *data, size_t size,
+                             struct lake_error *err)
+{
+    lake_status status = base_buffer_append_varint(out, (uint64_t)field << 3 | 2, err);
+    if (status == LAKE_OK)
+        status = base_buffer_append_varint(out, size, err);
+    return status != LAKE_OK ? status : base_buffer_append(out, data, size, err);
+}
+
+/* Encoding { direct { Any { type_url, value } } } as field `field`. */
+static lake_status put_any(struct base_buffer *out, uint32_t field, const char *type_url,
+                           struct lake_bytes value, struct lake_error *err)
+{
+    struct base_buffer any, direct, encoding;
+    base_buffer_init(&any, MAX_METADATA_BYTES);
+    base_buffer_init(&direct, MAX_METADATA_BYTES);
+    base_buffer_init(&encoding, MAX_METADATA_BYTES);
+    lake_status status = put_bytes(&any, 1, type_url, strlen(type_url), err);
+    if (status == LAKE_OK)
+        status = put_bytes(&any, 2, value.data, value.size, err);
+    if (status == LAKE_OK)
+        status = put_bytes(&direct, 1, any.data, any.size, err);
+    if (status == LAKE_OK)
+        status = put_bytes(&encoding, 2, direct.data, direct.size, err);
+    if (status == LAKE_OK)
+        status = put_bytes(out, field, encoding.data, encoding.size, err);
+    base_buffer_fini(&encoding);
+    base_buffer_fini(&direct);
+    base_buffer_fini(&any);
+    return status;
+}
+
+static lake_status put_packed(struct base_buffer *out, uint32_t field, const uint64_t *values,
+                              size_t count, struct lake_error *err)
+{
+    struct base_buffer packed;
+    lake_status status = LAKE_OK;
+    if (count == 0)
+        return LAKE_OK;
+    base_buffer_init(&packed, MAX_METADATA_BYTES);
+    for (size_t i = 0; status == LAKE_OK && i < count; i++)
+        status = base_buffer_append_varint(&packed, values[i], err);
+    if (status == LAKE_OK)
+        status = put_bytes(out, field, packed.data, packed.size, err);
+    base_buffer_fini(&packed);
+    return status;
+}
+
+/* ---- bytes of the file ------------------------------------------------------------------------
+ */
+
+static lake_status put_file(struct lance_file_writer *writer, struct lake_bytes bytes,
+                            struct lake_error *err)
+{
+    if (bytes.size == 0)
+        return LAKE_OK;
+    lake_status status = storage_writer_write(writer->out, bytes, err);
+    if (status == LAKE_OK)
+        writer->position += bytes.size;
+    return status;
+}
+
+static lake_status align_file(struct lance_file_writer *writer, struct lake_error *err)
+{
+    static const uint8_t zeros[ALIGNMENT];
+    uint64_t pad = BASE_ALIGN_UP(writer->position, (uint64_t)ALIGNMENT) - writer->position;
+    return put_file(writer, (struct lake_bytes){zeros, (size_t)pad}, err);
+}
+
+static lake_status describe_page(struct column *column, const struct lance_encoded_page *encoded,
+                                 const uint64_t *offsets, const uint64_t *sizes,
+                                 struct lake_error *err)
+{
+    struct base_buffer page;
+    base_buffer_init(&page, MAX_METADATA_BYTES);
+    lake_status status = put_packed(&page, 1, offsets, encoded->buffer_count, err);
+    if (status == LAKE_OK)
+        status = put_packed(&page, 2, sizes, encoded->buffer_count, err);
+    if (status == LAKE_OK)
+        status = put_number(&page, 3, column->rows.row_count, err);
+    if (status == LAKE_OK)
+        status = put_any(&page, 4, PAGE_TYPE_URL, base_buffer_view(&encoded->layout), err);
+    if (status == LAKE_OK && column->rows.first_row > 0)
+        status = put_number(&page, 5, column->rows.first_row, err);
+    if (status == LAKE_OK)
+        status = put_bytes(&column->pages, 2, page.data, page.size, err);
+    base_buffer_fini(&page);
+    return status;
+}
+
+static lake_status flush_page(struct lance_file_writer *writer, struct column *column,
+                              struct lake_error *err)
+{
+    struct lance_encoded_page *page = &writer->page;
+    uint64_t offsets[LANCE_PAGE_BUFFERS], sizes[LANCE_PAGE_BUFFERS];
+    if (column->rows.row_count == 0)
+        return LAKE_OK;
+    lake_status status = lance_page_encode(&column->rows, writer->minor, page, err);
+    for (size_t i = 0; status == LAKE_OK && i < page->buffer_count; i++) {
+        status = align_file(writer, err);
+        offsets[i] = writer->position;
+        sizes[i] = page->buffers[i].size;
+        if (status == LAKE_OK)
+            status = put_file(writer, base_buffer_view(&page->buffers[i]), err);
+    }
+    if (status == LAKE_OK)
+        status = describe_page(column, page, offsets, sizes, err);
+    lance_page_rows_clear(&column->rows);
+    return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------
+ */
+
+static lake_status add_columns(struct lance_file_writer *writer, const struct lance_field *field,
+                               struct lance_leaf_path *path, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    size_t layer = path->layer_count;
+    if (layer == LANCE_MAX_LAYERS)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "field \"%s\" is nested deeper than %d",
+                         field->name, LANCE_MAX_NESTING);
+    if (field->kind == LANCE_NODE_FSL_STRUCT)
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "field \"%s\": fixed-size lists of structs cannot be written",
+                         field->name);
+    path->is_list[layer] = field->kind == LANCE_NODE_LIST || field->kind == LANCE_NODE_MAP;
+    path->large_list[layer] = strcmp(field->arrow->format, "+L") == 0;
+    path->layer_count++;
+    if (field->kind == LANCE_NODE_LEAF) {
+        struct column *column = &writer->columns[writer->ready_count];
+        status = lance_page_rows_init(&column->rows, field->arrow, path, err);
+        if (status != LAKE_OK)
+            return lake_fail_wrap(err, status, "field \"%s\" cannot be written", field->name);
+        base_buffer_init(&column->pages, MAX_METADATA_BYTES);
+        writer->ready_count++;
+    }
+    for (size_t i = 0;
+         field->kind != LANCE_NODE_LEAF && status == LAKE_OK && i < field->child_count; i++) {
+        path->child_index[layer] = i;
+        status = add_columns(writer, &field->children[i], path, err);
+    }
+    path->layer_count--;
+    return status;
+}
+
+static lake_status open_columns(struct lance_file_writer *writer, struct lake_error *err)
+{
+    const struct lance_schema *schema = writer->schema;
+    for (size_t i = 0; i < schema->field_count; i++)
+        writer->column_count += lance_field_leaf_count(&schema->fields[i]);
+    writer->columns = base_calloc_array(writer->column_count + 1, sizeof(*writer->columns));
+    if (writer->columns == NULL)
+        return base_fail_no_memory(err, writer->column_count * sizeof(*writer->columns));
+    for (size_t i = 0; i < schema->field_count; i++) {
+        struct lance_leaf_path path = {.field_index = i};
+        lake_status status = add_columns(writer, &schema->fields[i], &path, err);
+        if (status != LAKE_OK)
+            return status;
+    }
+    return LAKE_OK;
+}
+
+static void free_writer(struct lance_file_writer *writer)
+{
+    for (size_t i = 0; i < writer->ready_count; i++) {
+        lance_page_rows_fini(&writer->columns[i].rows);
+        base_buffer_fini(&writer->columns[i].pages);
+    }
+    base_free(writer->columns);
+    lance_encoded_page_fini(&writer->page);
+    base_free(writer);
+}
+
+lake_status lance_file_writer_new(struct storage_store *store, struct lake_str key,
+                                  const struct lance_schema *schema, uint32_t minor,
+                                  struct lance_file_writer **out, struct lake_error *err)
+{
+    if (minor != 1 && minor != 2)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "storage version 2.%u cannot be written: 2.1 and 2.2 can", minor);
+    struct lance_file_writer *writer = base_calloc_array(1, sizeof(*writer));
+    if (writer == NULL)
+        return base_fail_no_memory(err, sizeof(*writer));
+    writer->schema = schema;
+    writer->minor = minor;
+    lance_encoded_page_init(&writer->page);
+    lake_status status = open_columns(writer, err);
+    if (status == LAKE_OK)
+        status = storage_writer_open(store, key, true, &writer->out, err);
+    if (status == LAKE_OK)
+        *out = writer;
+    else
+        free_writer(writer);
+    return status;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------
+ */
+
+static lake_status write_column(struct lance_file_writer *writer, struct column *column,
+                                const struct ArrowArray *field, uint64_t start, uint64_t count,
+                                struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    while (status == LAKE_OK && count > 0) {
+        uint64_t have = lance_page_rows_bytes(&column->rows), take;
+        if (column->rows.row_count > 0 &&
+            (have >= LANCE_PAGE_BYTES || column->rows.row_count >= PAGE_ROWS_SLICE ||
+             lance_page_rows_must_flush(&column->rows, field))) {
+            status = flush_page(writer, column, err);
+            continue;
+        }
+        take =
+            lance_page_rows_fitting(&column->rows, field, start, BASE_MIN(count, PAGE_ROWS_SLICE),
+                                    LANCE_PAGE_BYTES - BASE_MIN(have, LANCE_PAGE_BYTES));
+        status = lance_page_rows_append(&column->rows, field, start, take, err);
+        start += take;
+        count -= take;
+    }
+    return status;
+}
+
+lake_status lance_file_writer_write(struct lance_file_writer *writer,
+                                    const struct ArrowArray *batch, struct lake_error *err)
+{
+    uint64_t count = (uint64_t)batch->length;
+    lake_status status = LAKE_OK;
+    if (batch->n_children != (int64_t)writer->schema->field_count)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "a batch of %lld columns, the table has %zu",
+                         (long long)batch->n_children, writer->schema->field_count);
+    for (size_t i = 0; status == LAKE_OK && i < writer->column_count; i++) {
+        struct column *column = &writer->columns[i];
+        const struct ArrowArray *field = batch->children[column->rows.path.field_index];
+        status = write_column(writer, column, field, (uint64_t)batch->offset, count, err);
+    }
+    if (status == LAKE_OK)
+        writer->row_count += count;
+    return status;
+}
+
+uint64_t lance_file_writer_row_count(const struct lance_file_writer *writer)
+{
+    return writer->row_count;
+}
+
+/* ---- the end of the file ----------------------------------------------------------------------
+ */
+
+static lake_status put_descriptor(struct lance_file_writer *writer, uint64_t *position,
+                                  uint64_t *length, struct lake_error *err)
+{
+    struct base_arena *arena = NULL;
+    LancePb__FileSchema schema = LANCE_PB__FILE_SCHEMA__INIT;
+    LancePb__FileDescriptor descriptor = LANCE_PB__FILE_DESCRIPTOR__INIT;
+    lake_status status = base_arena_new(DESCRIPTOR_ARENA, &arena, err);
+    if (status == LAKE_OK)
+        status =
+            lance_schema_to_fields(writer->schema, arena, &schema.fields, &schema.n_fields, err);
+    if (status == LAKE_OK)
+        status = lance_schema_metadata_to_entries(writer->schema, arena, &schema.metadata,
+                                                  &schema.n_metadata, err);
+    if (status != LAKE_OK)
+        goto out;
+    descriptor.schema = &schema;
+    descriptor.has_length = 1;
+    descriptor.length = writer->row_count;
+    size_t size = lance_pb__file_descriptor__get_packed_size(&descriptor);
+    uint8_t *packed = base_arena_alloc(arena, size + 1);
+    if (packed == NULL) {
+        status = base_fail_no_memory(err, size);
+        goto out;
+    }
+    (void)lance_pb__file_descriptor__pack(&descriptor, packed);
+    status = align_file(writer, err);
+    *position = writer->position;
+    *length = size;
+    if (status == LAKE_OK)
+        status = put_file(writer, (struct lake_bytes){packed, size}, err);
+out:
+    base_arena_free(arena);
+    return status;
+}
+
+/* ColumnMetadata { encoding, pages… } of one column; its place goes into the table. */
+static lake_status put_column(struct lance_file_writer *writer, const struct column *column,
+                              struct base_buffer *table, struct lake_error *err)
+{
+    static const uint8_t plain[2] = {0x0A, 0x00}; /* ColumnEncoding { 1: {} } */
+    struct base_buffer message;
+    uint64_t place[2] = {writer->position, 0};
+    base_buffer_init(&message, MAX_METADATA_BYTES);
+    lake_status status =
+        put_any(&message, 1, COLUMN_TYPE_URL, (struct lake_bytes){plain, sizeof(plain)}, err);
+    if (status == LAKE_OK)
+        status = base_buffer_append(&message, column->pages.data, column->pages.size, err);
+    place[1] = message.size;
+    if (status == LAKE_OK)
+        status = put_file(writer, base_buffer_view(&message), err);
+    if (status == LAKE_OK)
+        status = base_buffer_append(table, place, sizeof(place), err);
+    base_buffer_fini(&message);
+    return status;
+}
+
+static lake_status put_end(struct lance_file_writer *writer, struct lake_error *err)
+{
+    struct base_buffer table;
+    uint64_t descriptor[2];
+    uint8_t footer[40];
+    base_buffer_init(&table, MAX_METADATA_BYTES);
+    lake_status status = put_descriptor(writer, &descriptor[0], &descriptor[1], err);
+    base_store_u64le(footer, writer->position);
+    for (size_t i = 0; status == LAKE_OK && i < writer->column_count; i++)
+        status = put_column(writer, &writer->columns[i], &table, err);
+    base_store_u64le(footer + 8, writer->position);
+    if (status == LAKE_OK)
+        status = put_file(writer, base_buffer_view(&table), err);
+    base_store_u64le(footer + 16, writer->position);
+    if (status == LAKE_OK)
+        status = put_file(
+            writer, (struct lake_bytes){(const uint8_t *)descriptor, sizeof(descriptor)}, err);
+    base_store_u32le(footer + 24, 1);
+    base_store_u32le(footer + 28, (uint32_t)writer->column_count);
+    base_store_u16le(footer + 32, 2);
+    base_store_u16le(footer + 34, (uint16_t)writer->minor);
+    memcpy(footer + 36, "LANC", 4);
+    if (status == LAKE_OK)
+        status = put_file(writer, (struct lake_bytes){footer, sizeof(footer)}, err);
+    base_buffer_fini(&table);
+    return status;
+}
+
+static lake_status make_result(const struct lance_file_writer *writer,
+                               struct lance_file_result *out, struct lake_error *err)
+{
+    size_t count = writer->column_count, at = 0;
+    int32_t *ids = base_calloc_array(count + 1, sizeof(*ids));
+    int32_t *indices = base_calloc_array(count + 1, sizeof(*indices));
+    if (ids == NULL || indices == NULL) {
+        base_free(ids);
+        base_free(indices);
+        return base_fail_no_memory(err, count * sizeof(*ids));
+    }
+    for (size_t i = 0; i < writer->schema->field_count; i++) {
+        const struct lance_field *field = &writer->schema->fields[i];
+        lance_field_leaf_ids(field, ids + at);
+        at += lance_field_leaf_count(field);
+    }
+    for (size_t i = 0; i < count; i++)
+        indices[i] = (int32_t)i;
+    *out = (struct lance_file_result){.row_count = writer->row_count,
+                                      .size_bytes = writer->position,
+                                      .field_ids = ids,
+                                      .column_indices = indices,
+                                      .column_count = count};
+    return LAKE_OK;
+}
+
+lake_status lance_file_writer_finish(struct lance_file_writer *writer,
+                                     struct lance_file_result *out, struct lake_error *err)
+{
+    struct lance_file_result result = {0};
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < writer->column_count; i++)
+        status = flush_page(writer, &writer->columns[i], err);
+    if (status == LAKE_OK)
+        status = put_end(writer, err);
+    if (status == LAKE_OK)
+        status = make_result(writer, &result, err);
+    if (status == LAKE_OK)
+        status = storage_writer_commit(writer->out, err);
+    else
+        storage_writer_abort(writer->out);
+    if (status == LAKE_OK)
+        *out = result;
+    else
+        lance_file_result_fini(&result);
+    free_writer(writer);
+    return status;
+}
+
+void lance_file_writer_abort(struct lance_file_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    storage_writer_abort(writer->out);
+    free_writer(writer);
+}
+
+void lance_file_result_fini(struct lance_file_result *result)
+{
+    base_free(result->field_ids);
+    base_free(result->column_indices);
+    *result = (struct lance_file_result){0};
+}
