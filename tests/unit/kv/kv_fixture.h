@@ -3,6 +3,7 @@
 #define KV_FIXTURE_H
 
 #include "temp_directory.h"
+#include "tsan_rocksdb.h"
 
 #include <kv/kv.h>
 

@@ -135,6 +135,25 @@ static void case_M04_killed_at_any_moment_it_opens_with_every_acknowledged_commi
     assert_true(total >= KILLS);
 }
 
+static void directory_of_a_living_process_is_refused_until_it_dies(void **state)
+{
+    struct fixture *f = *state;
+    kv_close(f->store);
+    f->store = NULL;
+    int pipe_end;
+    pid_t child = start_committers(f->path, &pipe_end);
+    uint64_t record[2];
+    assert_int_equal(read(pipe_end, record, sizeof(record)), sizeof(record)); /* it is open there */
+    assert_int_equal(kv_rocksdb_open(f->path, &f->store, &f->err), LAKE_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->err.message, "is in use by another process"));
+    assert_non_null(strstr(f->err.message, f->path));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    (void)close(pipe_end);
+    OK(kv_rocksdb_open(f->path, &f->store, &f->err));
+}
+
 /* ---- damaged logs ------------------------------------------------------------------------------
  */
 
@@ -142,7 +161,7 @@ static void case_M04_killed_at_any_moment_it_opens_with_every_acknowledged_commi
 static void make_killed_database(struct fixture *f, char *copy, size_t room)
 {
     for (int i = 0; i < 10; i++) {
-        char key[8];
+        char key[16];
         (void)snprintf(key, sizeof(key), "k%d", i);
         OK(put_one(f->store, key, "0123456789012345678901234567890123456789"));
     }
@@ -206,6 +225,7 @@ int main(int argc, char **argv)
         return run_committers(argv[2]);
     const struct CMUnitTest tests[] = {
         TEST(case_M04_killed_at_any_moment_it_opens_with_every_acknowledged_commit),
+        TEST(directory_of_a_living_process_is_refused_until_it_dies),
         TEST(case_M04_log_cut_anywhere_in_its_last_record_opens),
         TEST(case_M07_damage_in_the_middle_of_a_log_is_refused_with_advice),
     };

@@ -125,7 +125,7 @@ static void case_M05_power_cut_after_any_commit_keeps_all_acknowledged(void **st
     char copy[400];
     (void)snprintf(copy, sizeof(copy), "%s/copy", f->directory.path);
     for (int n = 0; n < 30; n++) {
-        char key[8];
+        char key[16];
         (void)snprintf(key, sizeof(key), "k%d", n);
         OK(put_one(f->store, key, key));
         copy_as_after_a_power_cut(f->path, copy);

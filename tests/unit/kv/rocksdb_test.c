@@ -1,8 +1,6 @@
 /* The RocksDB store: reading, scanning, conditional commits, and the limits of each. */
 #include "kv_fixture.h"
 
-#include <sys/wait.h>
-
 static void values_are_put_read_replaced_and_deleted(void **state)
 {
     struct fixture *f = *state;
@@ -264,40 +262,6 @@ static void directory_open_in_this_process_is_refused(void **state)
     assert_non_null(strstr(f->err.message, "in use by this process"));
 }
 
-static void directory_locked_by_another_process_is_refused(void **state)
-{
-    struct fixture *f = *state;
-    kv_close(f->store);
-    f->store = NULL;
-    int opened[2];
-    int done[2];
-    assert_int_equal(pipe(opened), 0);
-    assert_int_equal(pipe(done), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        struct kv_store *store = NULL;
-        char byte = kv_rocksdb_open(f->path, &store, NULL) == LAKE_OK ? 'y' : 'n';
-        (void)close(done[1]);
-        (void)!write(opened[1], &byte, 1);
-        (void)!read(done[0], &byte, 1);
-        _exit(0);
-    }
-    char byte = 0;
-    assert_int_equal(read(opened[0], &byte, 1), 1);
-    assert_int_equal(byte, 'y');
-    struct kv_store *second;
-    assert_int_equal(kv_rocksdb_open(f->path, &second, &f->err), LAKE_FAILED_PRECONDITION);
-    assert_non_null(strstr(f->err.message, "is in use by another process"));
-    assert_non_null(strstr(f->err.message, f->path));
-    (void)close(done[1]);
-    int result;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    OK(kv_rocksdb_open(f->path, &f->store, &f->err));
-    (void)close(done[0]);
-    (void)close(opened[0]);
-    (void)close(opened[1]);
-}
-
 static void unusable_directory_is_an_error(void **state)
 {
     struct fixture *f = *state;
@@ -367,7 +331,6 @@ int main(void)
         TEST(prefixes_of_the_largest_bytes_have_an_end_too),
         TEST(store_agrees_with_a_model),
         TEST(directory_open_in_this_process_is_refused),
-        TEST(directory_locked_by_another_process_is_refused),
         TEST(unusable_directory_is_an_error),
         TEST(every_failing_step_is_an_error_and_harms_nothing),
     };
