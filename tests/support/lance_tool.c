@@ -1,0 +1,262 @@
+/* libs: lance */
+/*
+ * lance_tool: a data set on disk to and from Arrow IPC, for interop tests and for looking at files.
+ *
+ *   lance_tool cat PATH [--version N] [--columns a,b] [--batch-rows N] > out.arrow
+ *   lance_tool write PATH in.arrow [--append] [--storage 2.1|2.2]
+ *   lance_tool schema PATH [--version N]
+ *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
+ */
+#include <arrow/arrow.h>
+#include <lance/lance.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_COLUMNS 1024
+
+struct arguments {
+    const char *command;
+    const char *path;
+    const char *input;
+    const char *columns;
+    const char *storage;
+    uint64_t version;
+    uint32_t batch_rows;
+    bool append;
+};
+
+static bool parse_arguments(int argc, char **argv, struct arguments *out)
+{
+    *out = (struct arguments){.storage = "2.2"};
+    if (argc < 3)
+        return false;
+    out->command = argv[1];
+    out->path = argv[2];
+    for (int i = 3; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--append") == 0)
+            out->append = true;
+        else if (strcmp(argv[i], "--version") == 0 && has_value)
+            out->version = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--batch-rows") == 0 && has_value)
+            out->batch_rows = (uint32_t)strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--columns") == 0 && has_value)
+            out->columns = argv[++i];
+        else if (strcmp(argv[i], "--storage") == 0 && has_value)
+            out->storage = argv[++i];
+        else if (argv[i][0] != '-' && out->input == NULL)
+            out->input = argv[i];
+        else
+            return false;
+    }
+    return true;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+/* A scan as an Arrow stream, so that the IPC writer can pull it. */
+struct scan_stream {
+    struct lance_scan *scan;
+    struct lance_task *task;
+    struct lake_error error;
+};
+
+static int scan_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
+{
+    struct scan_stream *state = stream->private_data;
+    return ArrowSchemaDeepCopy(lance_scan_schema(state->scan), out);
+}
+
+static int scan_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
+{
+    struct scan_stream *state = stream->private_data;
+    for (;;) {
+        bool end = false;
+        if (state->task == NULL &&
+            lance_scan_next_task(state->scan, &state->task, &state->error) != LAKE_OK)
+            return EIO;
+        if (state->task == NULL) {
+            memset(out, 0, sizeof(*out));
+            return 0;
+        }
+        if (lance_task_next(state->task, out, &end, &state->error) != LAKE_OK)
+            return EIO;
+        if (!end)
+            return 0;
+        lance_task_free(state->task);
+        state->task = NULL;
+    }
+}
+
+static const char *scan_error(struct ArrowArrayStream *stream)
+{
+    struct scan_stream *state = stream->private_data;
+    return state->error.message;
+}
+
+static void scan_release(struct ArrowArrayStream *stream)
+{
+    struct scan_stream *state = stream->private_data;
+    lance_task_free(state->task);
+    stream->release = NULL;
+}
+
+static lake_status find_columns(const struct ArrowSchema *schema, const char *names,
+                                uint32_t *columns, size_t *count, struct lake_error *err)
+{
+    *count = 0;
+    if (names == NULL) {
+        for (int64_t i = 0; i < schema->n_children && i < MAX_COLUMNS; i++)
+            columns[(*count)++] = (uint32_t)i;
+        return LAKE_OK;
+    }
+    while (*names != '\0' && *count < MAX_COLUMNS) {
+        size_t size = strcspn(names, ",");
+        int64_t found = 0;
+        while (found < schema->n_children &&
+               (strlen(schema->children[found]->name) != size ||
+                memcmp(schema->children[found]->name, names, size) != 0))
+            found++;
+        if (found == schema->n_children)
+            return lake_fail(err, LAKE_NOT_FOUND, "no column \"%.*s\"", (int)size, names);
+        columns[(*count)++] = (uint32_t)found;
+        names += size + (names[size] == ',');
+    }
+    return LAKE_OK;
+}
+
+static lake_status time_scan(struct ArrowArrayStream *stream, struct lance_scan *scan,
+                             struct lake_error *err)
+{
+    int64_t start = base_clock_monotonic_us();
+    uint64_t rows = 0, batches = 0;
+    for (;;) {
+        struct ArrowArray batch;
+        struct lance_scan_stats stats;
+        if (stream->get_next(stream, &batch) != 0)
+            return lake_fail(err, LAKE_INTERNAL, "%s", stream->get_last_error(stream));
+        if (batch.release == NULL) {
+            lance_scan_get_stats(scan, &stats);
+            printf("%llu rows, %llu batches, %llu bytes read, %.6f s\n", (unsigned long long)rows,
+                   (unsigned long long)batches, (unsigned long long)stats.bytes_read,
+                   (double)(base_clock_monotonic_us() - start) / 1e6);
+            return LAKE_OK;
+        }
+        rows += (uint64_t)batch.length;
+        batches++;
+        batch.release(&batch);
+    }
+}
+
+static lake_status read_dataset(const struct arguments *arguments, struct storage_store *store,
+                                struct lake_error *err)
+{
+    struct lance_dataset *dataset = NULL;
+    struct lance_scan_options options;
+    struct scan_stream state = {0};
+    uint32_t columns[MAX_COLUMNS];
+    struct ArrowArrayStream stream = {.get_schema = scan_schema,
+                                      .get_next = scan_next,
+                                      .get_last_error = scan_error,
+                                      .release = scan_release,
+                                      .private_data = &state};
+    lance_scan_options_init(&options);
+    lake_status status = lance_dataset_open(store, NULL, NULL, arguments->version, &dataset, err);
+    if (status != LAKE_OK)
+        return status;
+    options.columns = columns;
+    if (arguments->batch_rows > 0)
+        options.batch_rows = arguments->batch_rows;
+    status = find_columns(lance_dataset_schema(dataset), arguments->columns, columns,
+                          &options.column_count, err);
+    if (status == LAKE_OK)
+        status = lance_scan_new(dataset, &options, &state.scan, err);
+    if (status == LAKE_OK && strcmp(arguments->command, "time") == 0)
+        status = time_scan(&stream, state.scan, err);
+    else if (status == LAKE_OK)
+        status = arrow_ipc_write_fd(&stream, STDOUT_FILENO, err);
+    if (stream.release != NULL)
+        stream.release(&stream);
+    lance_scan_free(state.scan);
+    lance_dataset_unref(dataset);
+    return status;
+}
+
+static lake_status print_schema(const struct arguments *arguments, struct storage_store *store,
+                                struct lake_error *err)
+{
+    struct lance_dataset *dataset = NULL;
+    lake_status status = lance_dataset_open(store, NULL, NULL, arguments->version, &dataset, err);
+    if (status != LAKE_OK)
+        return status;
+    const struct ArrowSchema *schema = lance_dataset_schema(dataset);
+    printf("version %llu, %llu rows, %zu fragments, storage %s\n",
+           (unsigned long long)lance_dataset_version(dataset),
+           (unsigned long long)lance_dataset_row_count(dataset),
+           lance_dataset_fragment_count(dataset), lance_dataset_storage_version(dataset));
+    for (int64_t i = 0; status == LAKE_OK && i < schema->n_children; i++) {
+        struct base_buffer text;
+        base_buffer_init(&text, 1U << 20);
+        status = arrow_type_format(schema->children[i], &text, err);
+        if (status == LAKE_OK)
+            printf("%s: %.*s\n", schema->children[i]->name, (int)text.size,
+                   (const char *)text.data);
+        base_buffer_fini(&text);
+    }
+    lance_dataset_unref(dataset);
+    return status;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+static lake_status write_dataset(const struct arguments *arguments, struct storage_store *store,
+                                 struct lake_error *err)
+{
+    struct arrow_ipc_limits limits = arrow_ipc_limits_default();
+    struct lance_create_options options;
+    struct ArrowArrayStream stream = {0};
+    uint64_t version;
+    limits.max_body_bytes = (uint64_t)4 << 30;
+    lance_create_options_init(&options);
+    options.storage_version = arguments->storage;
+    lake_status status = arrow_ipc_open_file(arguments->input, &limits, &stream, err);
+    if (status == LAKE_OK)
+        status = lance_write_stream(store, &stream, &options, arguments->append, &version, err);
+    if (stream.release != NULL)
+        stream.release(&stream);
+    if (status == LAKE_OK)
+        printf("version %llu\n", (unsigned long long)version);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct storage_store *store = NULL;
+    struct lake_error err = {0};
+    if (!parse_arguments(argc, argv, &arguments)) {
+        fprintf(stderr, "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
+                        "[--columns a,b] [--batch-rows N] [--append] [--storage 2.1|2.2]\n");
+        return 2;
+    }
+    bool writes = strcmp(arguments.command, "write") == 0;
+    lake_status status = storage_local_open(arguments.path, writes, &store, &err);
+    if (status == LAKE_OK && writes && arguments.input == NULL)
+        status = lake_fail(&err, LAKE_INVALID_ARGUMENT, "write needs an Arrow IPC file");
+    else if (status == LAKE_OK && writes)
+        status = write_dataset(&arguments, store, &err);
+    else if (status == LAKE_OK && strcmp(arguments.command, "schema") == 0)
+        status = print_schema(&arguments, store, &err);
+    else if (status == LAKE_OK)
+        status = read_dataset(&arguments, store, &err);
+    storage_store_unref(store);
+    if (status == LAKE_OK)
+        return 0;
+    fprintf(stderr, "%s: %s%s%s\n", lake_status_name(status), err.message,
+            err.cause[0] != '\0' ? ": " : "", err.cause);
+    return 1;
+}
