@@ -6,8 +6,9 @@
 
 struct block { /* memory made while decoding, in a list */
     struct block *next;
-    _Alignas(64) uint8_t data[];
+    uint8_t memory[]; /* data at the first multiple of BLOCK_ALIGNMENT within */
 };
+#define BLOCK_ALIGNMENT 64
 
 struct arrow_body_owner {
     atomic_uint_fast32_t refs;
@@ -47,11 +48,11 @@ void arrow_body_owner_unref(struct arrow_body_owner *owner)
     base_free(owner);
 }
 
-/* Memory that lives as long as the owner, 8-byte aligned at least. */
+/* Memory that lives as long as the owner, aligned. */
 static void *owner_alloc(struct arrow_body_owner *owner, size_t size)
 {
     size_t total;
-    if (!base_size_add(size, sizeof(struct block), &total)) {
+    if (!base_size_add(size, sizeof(struct block) + BLOCK_ALIGNMENT, &total)) {
         return NULL;
     }
     struct block *block = base_alloc(total);
@@ -60,7 +61,8 @@ static void *owner_alloc(struct arrow_body_owner *owner, size_t size)
     }
     block->next = owner->blocks;
     owner->blocks = block;
-    return block->data;
+    uintptr_t address = (uintptr_t)block->memory;
+    return block->memory + (BASE_ALIGN_UP(address, (uintptr_t)BLOCK_ALIGNMENT) - address);
 }
 
 /* The private data of a decoded node, followed by its children's structs. */
