@@ -14,6 +14,7 @@
 #define MAX_BATCH_ROWS      (1u << 20)
 #define DEFAULT_BATCH_BYTES ((size_t)8 << 20)
 #define DEFAULT_TASK_ROWS   131072
+#define FIRST_BATCH_ROWS    1024
 #define NO_OUTPUT           SIZE_MAX
 
 /* A column that the scan reads, because it is filtered on or projected. */
@@ -50,6 +51,7 @@ struct lance_scan {
     struct fragment_slot *slots;
     struct lance_read_counters counters;
     _Atomic uint64_t rows_scanned;
+    _Atomic uint64_t row_bytes; /* of decoded rows, as last seen; 0: no batch yet */
 };
 
 struct lance_task {
@@ -58,8 +60,9 @@ struct lance_task {
     size_t fragment;
     uint64_t cursor;
     uint64_t end;
-    uint64_t batch_rows;
-    bool started; /* by the first batch: what follows is there */
+    uint64_t batch_rows;   /* the most that the buffers below are made for */
+    uint64_t encoded_rows; /* what batch_bytes allows by the size of the encoded data */
+    bool started;          /* by the first batch: what follows is there */
     struct lance_open_fragment *opened;
     struct lance_field_reader **readers;
     struct ArrowArray *arrays; /* by column, within one batch */
@@ -491,10 +494,7 @@ static lake_status start_task(struct lance_task *task, struct lake_error *err)
         return status;
     }
     task->batch_rows = BASE_MIN(scan->batch_rows, task->end - task->cursor);
-    if (row_bytes > 0) {
-        task->batch_rows = BASE_MIN(task->batch_rows, scan->batch_bytes / row_bytes);
-    }
-    task->batch_rows = BASE_MAX(task->batch_rows, 1);
+    task->encoded_rows = row_bytes > 0 ? scan->batch_bytes / row_bytes : task->batch_rows;
     status = alloc_selection(task, err);
     task->started = status == LAKE_OK;
     return status;
@@ -683,6 +683,53 @@ static lake_status next_batch(struct lance_task *task, uint64_t count, bool *pro
     return status;
 }
 
+/* Bytes of a column's buffers, near enough: strings and lists by their offsets. */
+static uint64_t decoded_bytes(const struct ArrowSchema *schema, const struct ArrowArray *array)
+{
+    uint64_t bytes = array->n_buffers > 0 ? (uint64_t)array->length : 0;
+    const char *format = schema->format;
+    bool large = strchr("UZ", format[0]) != NULL;
+    if (large || strchr("uz", format[0]) != NULL) {
+        const void *offsets = array->buffers[1];
+        int64_t last = array->offset + array->length;
+        if (offsets != NULL) {
+            bytes += large ? (uint64_t)(((const int64_t *)offsets)[last] -
+                                        ((const int64_t *)offsets)[array->offset])
+                           : (uint64_t)(((const int32_t *)offsets)[last] -
+                                        ((const int32_t *)offsets)[array->offset]);
+        }
+    } else if (strncmp(format, "w:", 2) == 0) {
+        uint64_t width = 0;
+        (void)base_str_to_u64(base_str_of(format + 2), &width);
+        bytes += (uint64_t)array->length * width;
+    } else {
+        bytes += (uint64_t)array->length * 8;
+    }
+    for (int64_t i = 0; i < array->n_children; i++) {
+        bytes += decoded_bytes(schema->children[i], array->children[i]);
+    }
+    return bytes;
+}
+
+/* How many rows the next batch takes. Decoded values may be far larger than encoded ones, so a scan
+ * begins with a small batch and goes by what it then sees. */
+static uint64_t next_count(const struct lance_task *task)
+{
+    const struct lance_scan *scan = task->scan;
+    uint64_t seen = atomic_load_explicit(&scan->row_bytes, memory_order_relaxed);
+    uint64_t count = BASE_MIN(task->batch_rows, task->end - task->cursor);
+    count = BASE_MIN(count, task->encoded_rows);
+    count = BASE_MIN(count, seen == 0 ? FIRST_BATCH_ROWS : scan->batch_bytes / seen);
+    return BASE_MAX(count, 1);
+}
+
+static void note_size(struct lance_scan *scan, const struct ArrowArray *batch)
+{
+    uint64_t bytes = decoded_bytes(&scan->schema, batch);
+    uint64_t rows = (uint64_t)batch->length;
+    atomic_store_explicit(&scan->row_bytes, bytes / rows + 1, memory_order_relaxed);
+}
+
 static bool is_stopped(const struct lance_scan *scan)
 {
     return scan->stop != NULL && __atomic_load_n(scan->stop, __ATOMIC_ACQUIRE);
@@ -702,10 +749,10 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
         if (is_stopped(task->scan)) {
             return lake_fail(err, LAKE_CANCELLED, "the scan was stopped");
         }
-        uint64_t count = BASE_MIN(task->batch_rows, task->end - task->cursor);
+        uint64_t count = next_count(task);
         lake_status status = next_batch(task, count, &produced, out, err);
         if (status == LAKE_RESOURCE_EXHAUSTED && count > 1) {
-            task->batch_rows = count / 2; /* values far above the average (L20) */
+            task->encoded_rows = count / 2; /* values far above the average (L20) */
             continue;
         }
         if (status != LAKE_OK) {
@@ -714,6 +761,7 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
         task->cursor += count;
         atomic_fetch_add_explicit(&task->scan->rows_scanned, count, memory_order_relaxed);
         if (produced) {
+            note_size(task->scan, out);
             *end = false;
             return LAKE_OK;
         }

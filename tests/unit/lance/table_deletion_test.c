@@ -156,7 +156,7 @@ static void every_container_form_decodes(void **state)
 
 /* {0, 1, 2, 65535, 65536, 100000} as the reference implementation's Python binding serializes it.
  */
-static void a_serialized_bitmap_of_the_reference_implementation_decodes(void **state)
+static void a_bitmap_that_croaring_serialized_decodes(void **state)
 {
     (void)state;
     static const uint8_t bytes[] = {0x3a, 0x30, 0, 0, 2,  0, 0,    0,    0,  0, 3,    0,
@@ -179,6 +179,22 @@ static void a_serialized_bitmap_of_the_reference_implementation_decodes(void **s
     assert_int_equal(
         lance_roaring_decode((struct lake_bytes){bytes, sizeof(bytes)}, 100000, words, NULL),
         LAKE_DATA_LOSS);
+}
+
+/* {10..4999, 70000} after run_optimize(). */
+static void a_bitmap_with_runs_that_croaring_serialized_decodes(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {59, 48, 1, 0, 1,  0, 0,   125, 19,  1, 0,
+                                    0,  0,  1, 0, 10, 0, 125, 19,  112, 17};
+    uint64_t words[(70001 + 63) / 64] = {0};
+    assert_int_equal(
+        lance_roaring_decode((struct lake_bytes){bytes, sizeof(bytes)}, 70001, words, NULL),
+        LAKE_OK);
+    for (uint32_t row = 0; row < 70001; row++) {
+        bool expected = (row >= 10 && row < 5000) || row == 70000;
+        assert_int_equal(words[row / 64] >> (row % 64) & 1, expected);
+    }
 }
 
 static void rows_outside_the_fragment_are_refused(void **state)
@@ -258,7 +274,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_container_form_decodes),
-        cmocka_unit_test(a_serialized_bitmap_of_the_reference_implementation_decodes),
+        cmocka_unit_test(a_bitmap_that_croaring_serialized_decodes),
+        cmocka_unit_test(a_bitmap_with_runs_that_croaring_serialized_decodes),
         cmocka_unit_test(rows_outside_the_fragment_are_refused),
         TEST(unknown_kinds_and_missing_files_are_errors),
         TEST(a_count_that_differs_from_the_manifest_is_refused),
