@@ -3,7 +3,6 @@
 #define KV_FIXTURE_H
 
 #include "temp_directory.h"
-#include "tsan_rocksdb.h"
 
 #include <kv/kv.h>
 
