@@ -2,7 +2,7 @@
 
     flight_fixtures.py write DIR   PyArrow's messages, and those that the ADBC driver sends
     flight_fixtures.py judge DIR   PyArrow reads what Lake wrote into DIR
-    flight_fixtures.py client PORT DIR   PyArrow's client against stream_server_test
+    flight_fixtures.py client PORT DIR   PyArrow's client against server_test
 """
 
 import datetime
