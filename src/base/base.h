@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 #define BASE_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define BASE_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define BASE_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define BASE_MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define BASE_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ lake_status base_fail_errno(struct lake_error *err, int error_number, const char
 
 lake_status base_fail_no_memory(struct lake_error *err, size_t size_bytes);
 
-/* ---- views: borrowed, length-carrying, by value ------------------------------------------------ */
+/* ---- views: borrowed, length-carrying, by value ---------------------------------------------- */
 
 struct lake_bytes {
     const uint8_t *data;
@@ -59,7 +59,8 @@ struct lake_str {
 
 #define LAKE_STR(literal) ((struct lake_str){(literal), sizeof(literal) - 1})
 /* For printf: `"%.*s", LAKE_STR_FMT(s)`. */
-#define LAKE_STR_FMT(s) (int)BASE_MIN((s).size, (size_t)INT32_MAX), ((s).data == NULL ? "" : (s).data)
+#define LAKE_STR_FMT(s) \
+    (int)BASE_MIN((s).size, (size_t)INT32_MAX), ((s).data == NULL ? "" : (s).data)
 
 struct lake_str base_str_of(const char *c_string); /* NULL gives the empty view */
 struct lake_bytes base_bytes_of_str(struct lake_str s);
@@ -72,12 +73,12 @@ bool base_utf8_valid(struct lake_str s);
 /* Decimal, all of `s`, no sign, no blanks; false on anything else or overflow. */
 bool base_str_to_u64(struct lake_str s, uint64_t *out);
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* The process's allocator with the fault counter of base_fault_fail_nth_alloc in front. */
-void *base_alloc(size_t size_bytes);                        /* NULL when out of memory; 0 gives 1 */
-void *base_alloc_array(size_t count, size_t item_bytes);    /* checked product */
-void *base_calloc_array(size_t count, size_t item_bytes);   /* zeroed, checked product */
+void *base_alloc(size_t size_bytes);                      /* NULL when out of memory; 0 gives 1 */
+void *base_alloc_array(size_t count, size_t item_bytes);  /* checked product */
+void *base_calloc_array(size_t count, size_t item_bytes); /* zeroed, checked product */
 void *base_realloc_array(void *old, size_t count, size_t item_bytes);
 void base_free(void *memory);
 char *base_strndup(const char *data, size_t size); /* NUL-terminated copy */
@@ -91,7 +92,7 @@ bool base_size_mul(size_t a, size_t b, size_t *out);
 bool base_u64_add(uint64_t a, uint64_t b, uint64_t *out);
 bool base_u64_mul(uint64_t a, uint64_t b, uint64_t *out);
 /* Rounds up to a multiple of a power of two; the caller has excluded overflow. */
-#define BASE_ALIGN_UP(n, to) (((n) + ((to) - 1)) & ~((to) - 1))
+#define BASE_ALIGN_UP(n, to) (((n) + ((to)-1)) & ~((to)-1))
 
 /* A growing byte buffer with a hard maximum, given at its start. */
 struct base_buffer {
@@ -122,12 +123,12 @@ struct lake_bytes base_buffer_view(const struct base_buffer *buffer);
 /* A bump allocator that frees everything at once. Under sanitizers each piece is its own malloc. */
 struct base_arena;
 lake_status base_arena_new(size_t max_bytes, struct base_arena **out, struct lake_error *err);
-void base_arena_free(struct base_arena *arena); /* NULL is allowed */
+void base_arena_free(struct base_arena *arena);                      /* NULL is allowed */
 void *base_arena_alloc(struct base_arena *arena, size_t size_bytes); /* 16-aligned; NULL past max */
 void *base_arena_calloc_array(struct base_arena *arena, size_t count, size_t item_bytes);
 char *base_arena_strndup(struct base_arena *arena, const char *data, size_t size);
 
-/* ---- the cursor: the only way to read bytes from disk or network -------------------------------- */
+/* ---- the cursor: the only way to read bytes from disk or network ----------------------------- */
 
 struct base_cursor {
     const uint8_t *data;
@@ -168,11 +169,20 @@ static inline uint64_t base_load_u64le(const void *p)
     __builtin_memcpy(&v, p, sizeof(v));
     return v;
 }
-static inline void base_store_u16le(void *p, uint16_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
-static inline void base_store_u32le(void *p, uint32_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
-static inline void base_store_u64le(void *p, uint64_t v) { __builtin_memcpy(p, &v, sizeof(v)); }
+static inline void base_store_u16le(void *p, uint16_t v)
+{
+    __builtin_memcpy(p, &v, sizeof(v));
+}
+static inline void base_store_u32le(void *p, uint32_t v)
+{
+    __builtin_memcpy(p, &v, sizeof(v));
+}
+static inline void base_store_u64le(void *p, uint64_t v)
+{
+    __builtin_memcpy(p, &v, sizeof(v));
+}
 
-/* ---- clocks and identifiers --------------------------------------------------------------------- */
+/* ---- clocks and identifiers ------------------------------------------------------------------ */
 
 int64_t base_clock_unix_ms(void);
 int64_t base_clock_monotonic_us(void);
@@ -193,11 +203,11 @@ int base_uuid_version(const struct base_uuid *uuid);
 int64_t base_uuid7_unix_ms(const struct base_uuid *uuid);
 lake_status base_random_bytes(void *out, size_t size, struct lake_error *err);
 
-/* ---- digests and hexadecimal -------------------------------------------------------------------- */
+/* ---- digests and hexadecimal ----------------------------------------------------------------- */
 
-#define BASE_SHA256_BYTES 32
+#define BASE_SHA256_BYTES     32
 #define BASE_SHA256_HEX_BYTES 65 /* with the NUL */
-struct base_sha256; /* uses the CPU's SHA instructions where there are any */
+struct base_sha256;              /* uses the CPU's SHA instructions where there are any */
 lake_status base_sha256_new(struct base_sha256 **out, struct lake_error *err);
 void base_sha256_free(struct base_sha256 *hash); /* NULL is allowed */
 lake_status base_sha256_update(struct base_sha256 *hash, const void *data, size_t size_bytes,
@@ -208,12 +218,12 @@ lake_status base_sha256_final(struct base_sha256 *hash, uint8_t out[BASE_SHA256_
 lake_status base_sha256_reset(struct base_sha256 *hash, struct lake_error *err);
 lake_status base_sha256_once(struct lake_bytes data, uint8_t out[BASE_SHA256_BYTES],
                              struct lake_error *err);
-void base_hex_encode(struct lake_bytes data, char *out); /* 2 × size + NUL, lower case */
+void base_hex_encode(struct lake_bytes data, char *out);  /* 2 × size + NUL, lower case */
 bool base_hex_decode(struct lake_str text, uint8_t *out); /* text.size / 2 bytes */
 /* Exactly 64 lower-case hexadecimal digits (OBJ-5). */
 bool base_sha256_hex_valid(struct lake_str text);
 
-/* ---- secrets ------------------------------------------------------------------------------------ */
+/* ---- secrets --------------------------------------------------------------------------------- */
 
 /* Bytes that are zeroed when released and are never formatted. */
 struct base_secret {
@@ -223,18 +233,19 @@ struct base_secret {
 lake_status base_secret_copy(struct base_secret *out, struct lake_bytes value,
                              struct lake_error *err);
 void base_secret_fini(struct base_secret *secret);
-bool base_secret_equal(const struct base_secret *secret, struct lake_bytes value); /* constant time */
+bool base_secret_equal(const struct base_secret *secret,
+                       struct lake_bytes value); /* constant time */
 /* Reads a regular file of at most max_bytes, without group or other bits, cuts one trailing
  * newline, refuses an empty one. The error names the path and what is wrong with it. */
 lake_status base_secret_read_file(struct base_secret *out, const char *path, size_t max_bytes,
                                   struct lake_error *err);
 
-/* ---- directories -------------------------------------------------------------------------------- */
+/* ---- directories ----------------------------------------------------------------------------- */
 
 /* mkdir -p: makes `directory` and those above it; each new one is synced into the one above. */
 lake_status base_make_directories(const char *directory, struct lake_error *err);
 
-/* ---- JSON --------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* Reading is jansson's, behind limits: depth 64, duplicate keys refused, size bounded. `json_t` is
  * jansson's type; include <jansson.h> to walk it. */
@@ -245,7 +256,7 @@ lake_status base_json_parse(struct lake_bytes text, size_t max_bytes, struct jso
 lake_status base_json_append_string(struct base_buffer *buffer, struct lake_str s,
                                     struct lake_error *err);
 
-/* ---- configuration from the environment --------------------------------------------------------- */
+/* ---- configuration from the environment ------------------------------------------------------ */
 
 /* Unset or empty gives `fallback`. A value that does not parse or lies outside [min, max] is
  * INVALID_ARGUMENT naming the variable and the range. */
@@ -255,16 +266,21 @@ lake_status base_config_bool(const char *variable, bool fallback, bool *out,
                              struct lake_error *err); /* true, false, 1, 0 */
 const char *base_config_string(const char *variable, const char *fallback);
 
-/* ---- structured logs (OPS-2) -------------------------------------------------------------------- */
+/* ---- structured logs (OPS-2) ----------------------------------------------------------------- */
 
-enum base_log_level { BASE_LOG_DEBUG, BASE_LOG_INFO, BASE_LOG_WARN, BASE_LOG_ERROR };
+enum base_log_level {
+    BASE_LOG_DEBUG,
+    BASE_LOG_INFO,
+    BASE_LOG_WARN,
+    BASE_LOG_ERROR
+};
 /* One JSON object a line on stderr: ts, level, msg, then pairs of name and value, ending in NULL:
  * base_log(BASE_LOG_INFO, "listening", "address", addr, NULL). Values are C strings; numbers are
  * formatted by the caller. Level from LAKE_LOG (debug, info, warn, error; default info). */
 void base_log(enum base_log_level level, const char *message, ...) __attribute__((sentinel));
 void base_log_set_level(enum base_log_level level);
 
-/* ---- worker pool -------------------------------------------------------------------------------- */
+/* ---- worker pool ----------------------------------------------------------------------------- */
 
 /* A fixed number of threads and a bounded queue. Thread-safe. */
 struct base_pool;
@@ -277,14 +293,14 @@ lake_status base_pool_submit(struct base_pool *pool, base_pool_task task, void *
 /* Runs what is queued, joins every thread. NULL is allowed. */
 void base_pool_free(struct base_pool *pool);
 
-/* ---- fault points ------------------------------------------------------------------------------- */
+/* ---- fault points ---------------------------------------------------------------------------- */
 
 /*
  * A named step at which tests make the process die, fail or wait. LAKE_FAULT holds
  * `name:nth:action[,…]`, action one of `kill` (SIGKILL to itself), `error` (the caller gets
  * UNAVAILABLE), `stop-<ms>` (sleeps). Without the variable it costs one load and a branch.
  */
-#define BASE_FAULT(name, err)                                                                      \
+#define BASE_FAULT(name, err) \
     (__builtin_expect(base_fault_armed, 0) ? base_fault_hit((name), (err)) : LAKE_OK)
 extern bool base_fault_armed;
 lake_status base_fault_hit(const char *name, struct lake_error *err);

@@ -20,8 +20,9 @@ struct kv_store;
 
 struct kv_methods; /* RocksDB here, DynamoDB beside it: see kv_internal.h */
 
-/* Opens (and creates, with the directories above it) a RocksDB database in `directory`. FAILED_PRECONDITION when another process
- * has it open; DATA_LOSS when it is damaged beyond a torn tail. */
+/* Opens (and creates, with the directories above it) a RocksDB database in `directory`.
+ * FAILED_PRECONDITION when another process has it open; DATA_LOSS when it is damaged beyond a torn
+ * tail. */
 lake_status kv_rocksdb_open(const char *directory, struct kv_store **out, struct lake_error *err);
 void kv_close(struct kv_store *store); /* NULL is allowed */
 

@@ -60,10 +60,9 @@ static void malformed_texts_are_refused_without_being_quoted(void **state)
 
 static char *nested(size_t depth)
 {
-    char *text = malloc(2 * depth + 1);
+    char *text = calloc(depth + 1, 2);
     memset(text, '[', depth);
     memset(text + depth, ']', depth);
-    text[2 * depth] = '\0';
     return text;
 }
 
