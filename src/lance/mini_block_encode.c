@@ -137,7 +137,8 @@ static uint32_t log2_for_bytes(const struct chunker *chunker, uint32_t log2)
         uint64_t start, end, unused;
         lance_leaf_values_range(strings, chunker->slot, &start, &unused);
         lance_leaf_values_range(strings, end_slot - 1, &unused, &end);
-        if (end - start + 4 * (end_slot - chunker->slot) <= values->max_raw_bytes)
+        if (end - start + strings->type->offset_bytes * (end_slot - chunker->slot) <=
+            values->max_raw_bytes)
             break;
     }
     return log2;

@@ -130,22 +130,28 @@ static lake_status encode_variable(const struct lance_value_source *source,
                                    struct lake_error *err)
 {
     struct base_buffer *out = &buffers[0];
-    size_t header = ((size_t)count + 1) * sizeof(uint32_t), begin = out->size;
+    size_t width = source->values->type->offset_bytes, begin = out->size;
+    size_t header = ((size_t)count + 1) * width;
     uint64_t first, from, to = 0;
     (void)encoding;
     lake_status status = base_buffer_append_zeros(out, header, err);
     if (status != LAKE_OK)
         return status;
+    uint8_t *offsets = out->data + begin;
     lance_leaf_values_range(source->values, start, &first, &from);
-    base_store_u32le(out->data + begin, (uint32_t)header);
-    for (uint64_t i = 0; i < count; i++) {
-        lance_leaf_values_range(source->values, start + i, &from, &to);
-        base_store_u32le(out->data + begin + 4 * (i + 1), (uint32_t)(header + to - first));
+    for (uint64_t i = 0; i <= count; i++) {
+        if (i > 0)
+            lance_leaf_values_range(source->values, start + i - 1, &from, &to);
+        uint64_t offset = header + (i > 0 ? to - first : 0);
+        if (width == 4)
+            base_store_u32le(offsets + 4 * i, (uint32_t)offset);
+        else
+            base_store_u64le(offsets + 8 * i, offset);
     }
     if (to > first)
         status =
             base_buffer_append(out, source->values->data.data + first, (size_t)(to - first), err);
-    size_t pad = BASE_ALIGN_UP(out->size, (size_t)4) - out->size;
+    size_t pad = BASE_ALIGN_UP(out->size, width) - out->size;
     return status != LAKE_OK ? status : base_buffer_append_zeros(out, pad, err);
 }
 
@@ -483,7 +489,7 @@ static lake_status try_dictionary(const struct lance_page_plan *page, struct lan
 {
     const struct lance_leaf_values *values = &page->rows->values;
     struct dictionary dictionary = {0};
-    uint64_t slots = 1024, plain = values->data.size + values->count * 4;
+    uint64_t slots = 1024, plain = values->data.size + values->offsets.size;
     *worth = false;
     if (values->count < 64)
         return LAKE_OK;
@@ -521,12 +527,13 @@ static lake_status choose_variable(const struct lance_page_plan *page, struct la
                                    struct lake_error *err)
 {
     const struct lance_leaf_values *values = &page->rows->values;
-    uint64_t plain = values->data.size + values->count * 4, estimate;
+    uint64_t plain = values->data.size + values->offsets.size, estimate;
     bool worth;
     lake_status status = try_dictionary(page, out, &worth, err);
     if (status != LAKE_OK || worth)
         return status;
-    const struct lance_encoding *encoding = variable_encoding(page->arena, 32);
+    const struct lance_encoding *encoding =
+        variable_encoding(page->arena, 8 * (uint64_t)values->type->offset_bytes);
     const struct lance_encoding *general =
         encoding == NULL ? NULL : general_encoding(page->arena, encoding);
     if (general == NULL)
