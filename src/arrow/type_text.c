@@ -325,7 +325,8 @@ static lake_status parse_temporal(struct type_parser *p, enum ArrowType type,
     if ((type == NANOARROW_TYPE_TIME32 && !coarse) || (type == NANOARROW_TYPE_TIME64 && coarse)) {
         return fail_at(p, start + 1, coarse ? "us or ns" : "s or ms");
     }
-    int code = ArrowSchemaSetTypeDateTime(out, type, unit, zone);
+    int code =
+        ArrowSchemaSetTypeDateTime(out, type, unit, type == NANOARROW_TYPE_TIMESTAMP ? zone : NULL);
     return code == NANOARROW_OK ? LAKE_OK : fail_code(p, code);
 }
 
