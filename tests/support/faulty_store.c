@@ -2,6 +2,17 @@
 
 #include <string.h>
 
+static bool contains(struct lake_str key, const char *part)
+{
+    size_t size = strlen(part);
+    for (size_t i = 0; i + size <= key.size; i++) {
+        if (memcmp(key.data + i, part, size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The rule that strikes this operation, or NULL. */
 static struct faulty_rule *strike(struct faulty_store *faulty, unsigned op, struct lake_str key)
 {
@@ -9,9 +20,8 @@ static struct faulty_rule *strike(struct faulty_store *faulty, unsigned op, stru
     faulty->recent = op;
     for (size_t i = 0; i < FAULTY_MAX_RULES; i++) {
         struct faulty_rule *rule = &faulty->rules[i];
-        bool matches =
-            rule->times > 0 && (rule->ops & op) != 0 &&
-            (rule->key == NULL || memmem(key.data, key.size, rule->key, strlen(rule->key)) != NULL);
+        bool matches = rule->times > 0 && (rule->ops & op) != 0 &&
+                       (rule->key == NULL || contains(key, rule->key));
         if (!matches) {
             continue;
         }
