@@ -358,6 +358,20 @@ static lake_status reserve_data(struct lance_leaf_values *values, size_t size,
     return base_buffer_reserve(&values->data, size, err);
 }
 
+lake_status lance_leaf_values_reserve_variable(struct lance_leaf_values *values, uint64_t count,
+                                               uint64_t total, uint8_t **out,
+                                               struct lake_error *err)
+{
+    lake_status status = total > SIZE_MAX - 16 ? lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                                                           "too many bytes in one array")
+                                               : offsets_reserve(values, count, err);
+    if (status == LAKE_OK)
+        status = reserve_data(values, (size_t)total + 16, err);
+    if (status == LAKE_OK)
+        *out = values->data.data + values->data.size;
+    return status;
+}
+
 lake_status lance_leaf_values_append_one(struct lance_leaf_values *values, const uint8_t *data,
                                          size_t size, struct lake_error *err)
 {
@@ -368,9 +382,7 @@ lake_status lance_leaf_values_append_one(struct lance_leaf_values *values, const
         return status;
     if (size > 0)
         memcpy(values->data.data + values->data.size, data, size);
-    values->data.size += size;
-    push_offset(values, values->data.size);
-    values->count++;
+    lance_leaf_values_push_size(values, size);
     return LAKE_OK;
 }
 
@@ -441,36 +453,42 @@ static void rebase_offsets(struct lance_leaf_values *values, const uint8_t *offs
     values->count += count;
 }
 
+/* Room for `size` bytes and a word of slack, with the check inline and growth by doubling. */
+static inline lake_status fsst_room(struct lance_leaf_values *values, size_t size,
+                                    struct lake_error *err)
+{
+    if (values->data.capacity - values->data.size >= size)
+        return LAKE_OK;
+    return reserve_data(values, size, err);
+}
+
 static lake_status append_fsst(struct lance_leaf_values *values,
                                const struct lance_variable_view *view, const uint8_t *offsets,
                                uint64_t count, struct lake_error *err)
 {
     struct lance_fsst_table table;
     lake_status status = lance_fsst_table_parse(view->fsst->bytes, &table, err);
-    if (status != LAKE_OK)
-        return status;
     uint64_t at = load_offset(offsets, view->offset_bytes, 0);
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; status == LAKE_OK && i < count; i++) {
         uint64_t end = load_offset(offsets, view->offset_bytes, i + 1);
         size_t size = (size_t)(end - at), written = 0;
         bool good = true;
         /* Each code gives at most eight bytes; the last may be written whole. */
-        status = reserve_data(values, table.enabled ? size * 8 + 8 : size, err);
+        status = fsst_room(values, table.enabled ? size * 8 + 8 : size, err);
         if (status != LAKE_OK)
-            return status;
+            break;
         uint8_t *to = values->data.data + values->data.size;
         if (table.enabled)
             good = lance_fsst_decode(&table, view->base + at, size, to, &written);
         else if ((written = size) > 0)
             memcpy(to, view->base + at, size);
         if (!good)
-            return lake_fail(err, LAKE_DATA_LOSS, "an FSST string has a code without a symbol");
-        values->data.size += written;
-        push_offset(values, values->data.size);
-        values->count++;
+            status = lake_fail(err, LAKE_DATA_LOSS, "an FSST string has a code without a symbol");
+        else
+            lance_leaf_values_push_size(values, written);
         at = end;
     }
-    return LAKE_OK;
+    return status;
 }
 
 lake_status lance_leaf_values_append_view(struct lance_leaf_values *values,
@@ -502,13 +520,6 @@ lake_status lance_leaf_values_append_view(struct lance_leaf_values *values,
     rebase_offsets(values, offsets, width, count, first, values->data.size);
     values->data.size += size;
     return LAKE_OK;
-}
-
-void lance_leaf_values_range(const struct lance_leaf_values *values, uint64_t i, uint64_t *start,
-                             uint64_t *end)
-{
-    *start = load_offset(values->offsets.data, values->type->offset_bytes, i);
-    *end = load_offset(values->offsets.data, values->type->offset_bytes, i + 1);
 }
 
 static lake_status append_item_validity(struct lance_leaf_values *values,

@@ -85,13 +85,40 @@ lake_status lance_leaf_values_append_view(struct lance_leaf_values *values,
                                           uint64_t count, struct lake_error *err);
 lake_status lance_leaf_values_append_one(struct lance_leaf_values *values, const uint8_t *data,
                                          size_t size, struct lake_error *err);
+/* Room for `count` variable values of `total` bytes, and 16 bytes of slack behind them; *out is
+ * where the bytes go, each value announced by lance_leaf_values_push_size. */
+lake_status lance_leaf_values_reserve_variable(struct lance_leaf_values *values, uint64_t count,
+                                               uint64_t total, uint8_t **out,
+                                               struct lake_error *err);
 /* Makes item validity bitmaps of layer `depth` explicit (all valid so far). */
 lake_status lance_leaf_values_need_item_validity(struct lance_leaf_values *values, uint32_t depth,
                                                  struct lake_error *err);
 /* Items of FSL layer `depth` in one row: the product of the sizes down to it. */
 uint64_t lance_leaf_items_at(const struct lance_leaf_type *type, uint32_t depth);
 /* Start and end of variable value i. */
-void lance_leaf_values_range(const struct lance_leaf_values *values, uint64_t i, uint64_t *start,
-                             uint64_t *end);
+static inline void lance_leaf_values_range(const struct lance_leaf_values *values, uint64_t i,
+                                           uint64_t *start, uint64_t *end)
+{
+    const uint8_t *offsets = values->offsets.data;
+    if (values->type->offset_bytes == 4) {
+        *start = base_load_u32le(offsets + 4 * i);
+        *end = base_load_u32le(offsets + 4 * i + 4);
+    } else {
+        *start = base_load_u64le(offsets + 8 * i);
+        *end = base_load_u64le(offsets + 8 * i + 8);
+    }
+}
+/* The value whose bytes follow those of the last one, in reserved room. */
+static inline void lance_leaf_values_push_size(struct lance_leaf_values *values, size_t size)
+{
+    uint8_t *to = values->offsets.data + values->offsets.size;
+    values->data.size += size;
+    if (values->type->offset_bytes == 4)
+        base_store_u32le(to, (uint32_t)values->data.size);
+    else
+        base_store_u64le(to, values->data.size);
+    values->offsets.size += values->type->offset_bytes;
+    values->count++;
+}
 
 #endif

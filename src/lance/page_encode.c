@@ -54,6 +54,16 @@ static uint8_t list_layer(bool nulls, bool empties)
     return empties ? LANCE_EMPTYABLE_LIST : LANCE_ALL_VALID_LIST;
 }
 
+/* True when a layer outside `layer` (top first) is null or empty somewhere in the page. */
+static bool hidden_from_above(const struct lance_page_rows *rows, size_t layer)
+{
+    for (size_t i = 0; i < layer; i++)
+        if (rows->level_used[rows->null_level[i]] ||
+            (rows->path.is_list[i] && rows->level_used[rows->null_level[i] + 1]))
+            return true;
+    return false;
+}
+
 /* Layers by the levels that occur in the page, and the new number of each old level. */
 static void choose_layers(const struct lance_page_rows *rows, struct lance_page_plan *plan,
                           uint16_t *renumber)
@@ -69,6 +79,12 @@ static void choose_layers(const struct lance_page_rows *rows, struct lance_page_
             renumber[null] = ++level;
         if (path->is_list[i]) {
             bool empties = rows->level_used[null + 1];
+            /* The reference reader takes levels above a list without levels of its own for levels
+             * of the list's items, so such a list gets one, though nothing uses it. */
+            if (!nulls && !empties && hidden_from_above(rows, i)) {
+                nulls = true;
+                ++level;
+            }
             if (empties)
                 renumber[null + 1] = ++level;
             layer = list_layer(nulls, empties);

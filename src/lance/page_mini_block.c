@@ -383,14 +383,28 @@ static lake_status gather_variable(const struct lance_leaf_values *items, const 
                                    uint64_t bits, uint64_t count, struct lance_leaf_values *out,
                                    struct lake_error *err)
 {
-    lake_status status = LAKE_OK;
-    for (uint64_t i = 0; status == LAKE_OK && i < count; i++) {
-        uint64_t start, end;
+    uint64_t total = 0, start, end;
+    uint8_t *to;
+    for (uint64_t i = 0; i < count; i++) {
         lance_leaf_values_range(items, load_index(indices, bits, i), &start, &end);
-        status =
-            lance_leaf_values_append_one(out, items->data.data + start, (size_t)(end - start), err);
+        total += end - start;
     }
-    return status;
+    lake_status status = lance_leaf_values_reserve_variable(out, count, total, &to, err);
+    if (status != LAKE_OK)
+        return status;
+    for (uint64_t i = 0; i < count; i++) {
+        lance_leaf_values_range(items, load_index(indices, bits, i), &start, &end);
+        const uint8_t *from = items->data.data + start;
+        size_t size = (size_t)(end - start);
+        /* Short strings are copied whole words at a time, into the slack behind them. */
+        if (size <= 16 && start + 16 <= items->data.size)
+            memcpy(to, from, 16);
+        else
+            memcpy(to, from, size);
+        to += size;
+        lance_leaf_values_push_size(out, size);
+    }
+    return LAKE_OK;
 }
 
 static lake_status gather_fixed(const struct lance_leaf_values *items, const uint8_t *indices,
