@@ -38,10 +38,10 @@ FAULT_POINTS = [
 class Load:
     """Appenders that never give up, and what they know."""
 
-    def __init__(self, tables, seed):
+    def __init__(self, tables, seed, location):
         self.tables = tables
         self.seed = seed
-        self.location = None
+        self.location = location
         self.changed = threading.Condition()
         self.stopping = False
         self.acknowledged = {table: {} for table in tables}  # version -> ids
@@ -49,7 +49,9 @@ class Load:
         self.problems = []
         self.lock = threading.Lock()
         self.next_id = 0
-        self.threads = [threading.Thread(target=self.run, args=(n,)) for n in range(APPENDERS)]
+        self.threads = [
+            threading.Thread(target=self.run, args=(n,), daemon=True) for n in range(APPENDERS)
+        ]
         for thread in self.threads:
             thread.start()
 
@@ -146,13 +148,12 @@ def kill_rounds(data_dir, rounds, seed):
     for generation in range(0, rounds, ROUNDS_PER_TABLE):
         server = start(data_dir)
         tables = make_tables(server, generation)
-        load = Load(tables, seed + generation)
+        load = Load(tables, seed + generation, server.location)
         for _ in range(min(ROUNDS_PER_TABLE, rounds - generation)):
-            load.serve_at(server.location)
             time.sleep(rng.uniform(0.02, 0.3))
             server.kill()
             server = start(data_dir)
-        load.serve_at(server.location)
+            load.serve_at(server.location)
         load.finish()
         check(data_dir, load)
         acknowledged += sum(len(v) for v in load.acknowledged.values())
@@ -179,9 +180,11 @@ def test_case_L21_kill_at_fault_point_under_load(tmp_path, point):
     server = start(tmp_path)
     load_tables = make_tables(server, 0)
     assert server.stop() == 0
-    load = Load(load_tables, seed=7)
+    load = None
     for nth in (1, 4, 9):
         server = start(tmp_path, fault=f"{point}:{nth}:kill")
+        if load is None:
+            load = Load(load_tables, 7, server.location)
         load.serve_at(server.location)
         assert server.process.wait(timeout=60) == -9, f"{point} was not passed {nth} times"
         server.process.stdout.close()
