@@ -1597,7 +1597,13 @@ unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSc
 {
     auto arrow_schema = source->source.methods->schema(source->source.object);
     ArrowTableSchema arrow;
-    ArrowTableFunction::PopulateArrowTableSchema(context, arrow, *arrow_schema);
+    try {
+        ArrowTableFunction::PopulateArrowTableSchema(context, arrow, *arrow_schema);
+    } catch (const std::exception &ex) {
+        throw Refusal{LAKE_UNIMPLEMENTED,
+                      "table " + string(table.schema) + "." + table.table +
+                          " has a column that SQL cannot read: " + ErrorData(ex).RawMessage()};
+    }
     CreateTableInfo info(schema, table.table);
     for (idx_t i = 0; i < arrow.GetNames().size(); i++) {
         info.columns.AddColumn(ColumnDefinition(
@@ -1871,6 +1877,20 @@ lake_status Next(sql_bridge_query &query, const struct sql_bridge_batch_limits &
     return LAKE_OK;
 }
 
+lake_status Finish(unique_ptr<sql_bridge_query> query, struct sql_bridge_query **out,
+                   struct lake_error *err)
+{
+    auto &context = *query->connection.context;
+    if (query->prepared->HasError()) {
+        return Fail(err, query->prepared->GetErrorObject());
+    }
+    query->properties = context.GetClientProperties();
+    query->extensions =
+        ArrowTypeExtensionData::GetExtensionTypes(context, query->prepared->GetTypes());
+    *out = query.release();
+    return LAKE_OK;
+}
+
 void SetFileMetadata(ArrowSchema &field, const LogicalType &type, const char *metadata)
 {
     switch (type.id()) {
@@ -1985,19 +2005,42 @@ lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *stat
         });
         Qualify(*statement, *query->state, default_schema);
         query->prepared = query->connection.Prepare(std::move(statement->statement));
-        if (query->prepared->HasError()) {
-            return Fail(err, query->prepared->GetErrorObject());
-        }
-        query->properties = context.GetClientProperties();
-        query->extensions =
-            ArrowTypeExtensionData::GetExtensionTypes(context, query->prepared->GetTypes());
-        *out = query.release();
-        return LAKE_OK;
+        return Finish(std::move(query), out, err);
     });
     for (; moved < table_count; moved++) {
         tables[moved].source.methods->unref(tables[moved].source.object);
     }
     return status;
+}
+
+lake_status sql_bridge_prepare_trusted(void *database, const char *sql,
+                                       struct sql_bridge_query **out, struct lake_error *err)
+{
+    return guarded(err, [&] {
+        auto query = make_uniq<sql_bridge_query>(DatabaseOf(database));
+        auto &context = *query->connection.context;
+        query->info = InfoOf(context);
+        query->state = context.registered_state->GetOrCreate<LakeState>(STATE_NAME);
+        query->prepared = query->connection.Prepare(sql);
+        return Finish(std::move(query), out, err);
+    });
+}
+
+lake_status sql_bridge_type_name(void *database, const struct ArrowSchema *field, char *out,
+                                 size_t out_bytes, struct lake_error *err)
+{
+    return guarded(err, [&] {
+        Connection connection(DatabaseOf(database));
+        auto type =
+            ArrowType::GetArrowLogicalType(*connection.context, const_cast<ArrowSchema &>(*field));
+        auto name = type->GetDuckType(true).ToString();
+        if (name.size() >= out_bytes) {
+            return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "the type's name is %zu bytes long",
+                             name.size());
+        }
+        memcpy(out, name.c_str(), name.size() + 1);
+        return LAKE_OK;
+    });
 }
 
 lake_status sql_bridge_schema(const struct sql_bridge_query *query, struct ArrowSchema *out,

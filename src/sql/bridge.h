@@ -68,6 +68,13 @@ lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *stat
                                const struct sql_bridge_table *tables, size_t table_count,
                                const char *default_schema, struct sql_bridge_query **out,
                                struct lake_error *err);
+/* A statement of our own on an instance that is not locked, without tables. */
+lake_status sql_bridge_prepare_trusted(void *database, const char *sql,
+                                       struct sql_bridge_query **out, struct lake_error *err);
+/* The engine's name of an Arrow field's type, as CAST takes it. `out` holds `out_bytes` with the
+ * NUL; RESOURCE_EXHAUSTED when that is too few. */
+lake_status sql_bridge_type_name(void *database, const struct ArrowSchema *field, char *out,
+                                 size_t out_bytes, struct lake_error *err);
 /* A fresh schema of the result. */
 lake_status sql_bridge_schema(const struct sql_bridge_query *query, struct ArrowSchema *out,
                               struct lake_error *err);

@@ -17,19 +17,6 @@ void sql_engine_options_init(struct sql_engine_options *options)
     *options = (struct sql_engine_options){.temp_limit_bytes = DEFAULT_TEMP_LIMIT_BYTES};
 }
 
-static lake_status run(duckdb_connection connection, const char *sql, struct lake_error *err)
-{
-    duckdb_result result = {0};
-    lake_status status = LAKE_OK;
-    if (duckdb_query(connection, sql, &result) != DuckDBSuccess) {
-        const char *message = duckdb_result_error(&result);
-        status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the SQL engine refused its settings: %s",
-                           message == NULL ? "no message" : message);
-    }
-    duckdb_destroy_result(&result);
-    return status;
-}
-
 static lake_status set_config(duckdb_config config, const char *name, const char *value,
                               struct lake_error *err)
 {
@@ -82,6 +69,24 @@ static lake_status make_config(const struct sql_engine_options *options, duckdb_
     return status;
 }
 
+lake_status sql_engine_run(duckdb_database database, const char *sql, struct lake_error *err)
+{
+    duckdb_connection connection = NULL;
+    if (duckdb_connect(database, &connection) != DuckDBSuccess) {
+        return lake_fail(err, LAKE_INTERNAL, "the SQL engine gave no connection");
+    }
+    duckdb_result result = {0};
+    lake_status status = LAKE_OK;
+    if (duckdb_query(connection, sql, &result) != DuckDBSuccess) {
+        const char *message = duckdb_result_error(&result);
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the SQL engine refused its settings: %s",
+                           message == NULL ? "no message" : message);
+    }
+    duckdb_destroy_result(&result);
+    duckdb_disconnect(&connection);
+    return status;
+}
+
 static lake_status lock_down(duckdb_database database, struct lake_error *err)
 {
     static const char *const STEPS[] = {
@@ -91,20 +96,14 @@ static lake_status lock_down(duckdb_database database, struct lake_error *err)
         "SET enable_external_access = false",
         "SET lock_configuration = true",
     };
-    duckdb_connection connection = NULL;
-    if (duckdb_connect(database, &connection) != DuckDBSuccess) {
-        return lake_fail(err, LAKE_INTERNAL, "the SQL engine gave no connection");
-    }
     lake_status status = LAKE_OK;
     for (size_t i = 0; status == LAKE_OK && i < BASE_ARRAY_LEN(STEPS); i++) {
-        status = run(connection, STEPS[i], err);
+        status = sql_engine_run(database, STEPS[i], err);
     }
-    duckdb_disconnect(&connection);
     return status == LAKE_OK ? sql_bridge_lock(database, err) : status;
 }
 
-/* The marks of a FILE field in the C data interface's own encoding. */
-static lake_status make_file_metadata(char **out, struct lake_error *err)
+lake_status sql_file_metadata_new(char **out, struct lake_error *err)
 {
     struct ArrowBuffer buffer;
     if (ArrowMetadataBuilderInit(&buffer, NULL) != NANOARROW_OK) {
@@ -135,7 +134,7 @@ lake_status sql_engine_open(const struct sql_engine_options *options, struct sql
     }
     duckdb_config config = NULL;
     char *message = NULL;
-    lake_status status = make_file_metadata(&engine->file_metadata, err);
+    lake_status status = sql_file_metadata_new(&engine->file_metadata, err);
     if (status != LAKE_OK) {
         goto out;
     }

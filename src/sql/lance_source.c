@@ -1,19 +1,41 @@
 /* A Lance dataset as a source of the bridge. */
 #include "sql_internal.h"
 
-static const struct ArrowSchema *source_schema(const void *source)
+struct source {
+    struct lance_dataset *dataset;
+    bool half;                 /* some column holds half floats */
+    struct ArrowSchema schema; /* then: with floats in their place */
+};
+
+struct scan {
+    struct lance_scan *scan;
+    bool half;
+};
+
+struct task {
+    struct lance_task *task;
+    const struct scan *scan;
+};
+
+static const struct ArrowSchema *source_schema(const void *object)
 {
-    return lance_dataset_schema(source);
+    const struct source *source = object;
+    return source->half ? &source->schema : lance_dataset_schema(source->dataset);
 }
 
-static uint64_t source_row_count(const void *source)
+static uint64_t source_row_count(const void *object)
 {
-    return lance_dataset_row_count(source);
+    return lance_dataset_row_count(((const struct source *)object)->dataset);
 }
 
-static void source_unref(void *source)
+static void source_unref(void *object)
 {
-    lance_dataset_unref(source);
+    struct source *source = object;
+    lance_dataset_unref(source->dataset);
+    if (source->schema.release != NULL) {
+        ArrowSchemaRelease(&source->schema);
+    }
+    base_free(source);
 }
 
 static enum lance_filter_op to_lance_op(enum sql_filter_op op)
@@ -77,13 +99,15 @@ static lake_status to_lance_filters(const struct sql_scan_request *request,
     return LAKE_OK;
 }
 
-static lake_status source_open(void *source, const struct sql_scan_request *request, void **scan,
+static lake_status source_open(void *object, const struct sql_scan_request *request, void **out,
                                struct lake_error *err)
 {
+    struct source *source = object;
     struct lance_filter *filters = NULL;
     struct lance_value *values = NULL;
-    struct lance_scan *opened = NULL;
-    lake_status status = to_lance_filters(request, &filters, &values, err);
+    struct scan *scan = base_calloc_array(1, sizeof(*scan));
+    lake_status status = scan == NULL ? base_fail_no_memory(err, sizeof(*scan))
+                                      : to_lance_filters(request, &filters, &values, err);
     if (status == LAKE_OK) {
         struct lance_scan_options options;
         lance_scan_options_init(&options);
@@ -92,10 +116,13 @@ static lake_status source_open(void *source, const struct sql_scan_request *requ
         options.filters = filters;
         options.filter_count = request->filter_count;
         options.stop = request->stop;
-        status = lance_scan_new(source, &options, &opened, err);
+        status = lance_scan_new(source->dataset, &options, &scan->scan, err);
     }
     if (status == LAKE_OK) {
-        *scan = opened;
+        scan->half = source->half;
+        *out = scan;
+    } else {
+        base_free(scan);
     }
     base_free(values);
     base_free(filters);
@@ -104,46 +131,74 @@ static lake_status source_open(void *source, const struct sql_scan_request *requ
 
 static bool scan_filter_applied(const void *scan, size_t index)
 {
-    return lance_scan_filter_applied(scan, index);
+    return lance_scan_filter_applied(((const struct scan *)scan)->scan, index);
 }
 
 static size_t scan_task_count(const void *scan)
 {
-    return lance_scan_task_count(scan);
+    return lance_scan_task_count(((const struct scan *)scan)->scan);
 }
 
-static lake_status scan_next_task(void *scan, void **task, struct lake_error *err)
+static lake_status scan_next_task(void *object, void **out, struct lake_error *err)
 {
-    struct lance_task *claimed = NULL;
-    lake_status status = lance_scan_next_task(scan, &claimed, err);
+    struct scan *scan = object;
+    struct task *task = base_calloc_array(1, sizeof(*task));
+    if (task == NULL) {
+        return base_fail_no_memory(err, sizeof(*task));
+    }
+    task->scan = scan;
+    lake_status status = lance_scan_next_task(scan->scan, &task->task, err);
+    if (status != LAKE_OK || task->task == NULL) {
+        base_free(task);
+        task = NULL;
+    }
     if (status == LAKE_OK) {
-        *task = claimed;
+        *out = task;
     }
     return status;
 }
 
 static uint64_t task_index(const void *task)
 {
-    return lance_task_index(task);
+    return lance_task_index(((const struct task *)task)->task);
 }
 
-static lake_status task_next_batch(void *task, struct ArrowArray *out, bool *end,
+static lake_status task_next_batch(void *object, struct ArrowArray *out, bool *end,
                                    struct lake_error *err)
 {
-    return lance_task_next(task, out, end, err);
+    struct task *task = object;
+    struct ArrowArray batch = {0};
+    lake_status status = lance_task_next(task->task, &batch, end, err);
+    if (status != LAKE_OK || *end) {
+        return status;
+    }
+    if (task->scan->half) {
+        status = sql_half_widen(lance_scan_schema(task->scan->scan), &batch, err);
+    }
+    if (status == LAKE_OK) {
+        ArrowArrayMove(&batch, out);
+    } else {
+        ArrowArrayRelease(&batch);
+    }
+    return status;
 }
 
-static void task_free(void *task)
+static void task_free(void *object)
 {
-    lance_task_free(task);
+    struct task *task = object;
+    lance_task_free(task->task);
+    base_free(task);
 }
 
-static void scan_free(void *scan)
+static void scan_free(void *object)
 {
-    lance_scan_free(scan);
+    struct scan *scan = object;
+    lance_scan_free(scan->scan);
+    base_free(scan);
 }
 
-struct sql_source sql_lance_source(struct lance_dataset *dataset)
+lake_status sql_lance_source_new(struct lance_dataset *dataset, struct sql_source *out,
+                                 struct lake_error *err)
 {
     static const struct sql_source_methods METHODS = {
         .schema = source_schema,
@@ -158,7 +213,25 @@ struct sql_source sql_lance_source(struct lance_dataset *dataset)
         .task_free = task_free,
         .scan_free = scan_free,
     };
-    return (struct sql_source){.methods = &METHODS, .object = lance_dataset_ref(dataset)};
+    struct source *source = base_calloc_array(1, sizeof(*source));
+    if (source == NULL) {
+        return base_fail_no_memory(err, sizeof(*source));
+    }
+    lake_status status = LAKE_OK;
+    const struct ArrowSchema *schema = lance_dataset_schema(dataset);
+    source->dataset = lance_dataset_ref(dataset);
+    source->half = sql_half_in(schema);
+    if (source->half) {
+        status = ArrowSchemaDeepCopy(schema, &source->schema) == NANOARROW_OK
+                     ? sql_half_widen_schema(&source->schema, err)
+                     : base_fail_no_memory(err, sizeof(*schema));
+    }
+    if (status != LAKE_OK) {
+        source_unref(source);
+        return status;
+    }
+    *out = (struct sql_source){.methods = &METHODS, .object = source};
+    return LAKE_OK;
 }
 
 lake_status sql_query_prepare(struct sql_engine *engine, struct lake_str sql,
@@ -175,15 +248,22 @@ lake_status sql_query_prepare(struct sql_engine *engine, struct lake_str sql,
     if (sources == NULL) {
         return base_fail_no_memory(err, table_count * sizeof(*sources));
     }
-    for (size_t i = 0; i < table_count; i++) {
-        sources[i] = (struct sql_source_table){.catalog = tables[i].catalog,
-                                               .schema = tables[i].schema,
-                                               .table = tables[i].table,
-                                               .at_version = tables[i].at_version,
-                                               .source = sql_lance_source(tables[i].dataset)};
+    lake_status status = LAKE_OK;
+    size_t made = 0;
+    for (; status == LAKE_OK && made < table_count; made++) {
+        sources[made] = (struct sql_source_table){.catalog = tables[made].catalog,
+                                                  .schema = tables[made].schema,
+                                                  .table = tables[made].table,
+                                                  .at_version = tables[made].at_version};
+        status = sql_lance_source_new(tables[made].dataset, &sources[made].source, err);
     }
-    lake_status status =
-        sql_query_prepare_sources(engine, sql, sources, table_count, options, out, err);
+    if (status == LAKE_OK) {
+        status = sql_query_prepare_sources(engine, sql, sources, table_count, options, out, err);
+    } else {
+        for (size_t i = 0; i + 1 < made; i++) { /* the last one is the one that failed */
+            source_unref(sources[i].source.object);
+        }
+    }
     base_free(sources);
     return status;
 }

@@ -45,18 +45,28 @@ static lake_status shorten_decimals(struct ArrowSchema *schema, struct lake_erro
     return LAKE_OK;
 }
 
-static lake_status make_schema(struct sql_query *query, struct lake_error *err)
+lake_status sql_result_schema(const struct sql_bridge_query *query, struct ArrowSchema *out,
+                              struct lake_error *err)
 {
     struct ArrowSchema raw = {0};
-    lake_status status = sql_bridge_schema(query->bridge, &raw, err);
+    struct ArrowSchema copy = {0};
+    lake_status status = sql_bridge_schema(query, &raw, err);
     if (status != LAKE_OK) {
         return status;
     }
-    if (ArrowSchemaDeepCopy(&raw, &query->schema) != NANOARROW_OK) {
+    if (ArrowSchemaDeepCopy(&raw, &copy) != NANOARROW_OK) {
         status = base_fail_no_memory(err, sizeof(raw));
     }
     ArrowSchemaRelease(&raw);
-    return status == LAKE_OK ? shorten_decimals(&query->schema, err) : status;
+    if (status == LAKE_OK) {
+        status = shorten_decimals(&copy, err);
+    }
+    if (status == LAKE_OK) {
+        ArrowSchemaMove(&copy, out);
+    } else if (copy.release != NULL) {
+        ArrowSchemaRelease(&copy);
+    }
+    return status;
 }
 
 static lake_status prepare(struct sql_engine *engine, struct lake_str sql,
@@ -113,7 +123,7 @@ lake_status sql_query_prepare_sources(struct sql_engine *engine, struct lake_str
     query->bridge = bridge;
     query->limits = (struct sql_bridge_batch_limits){
         .rows = rows, .bytes = BASE_MIN(bytes, MAX_BATCH_BYTES), .offset_bytes = INT32_MAX};
-    status = make_schema(query, err);
+    status = sql_result_schema(bridge, &query->schema, err);
     if (status == LAKE_OK) {
         *out = query;
     } else {

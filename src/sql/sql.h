@@ -113,10 +113,13 @@ enum sql_file_format {
     SQL_FILE_CSV,
     SQL_FILE_JSON
 };
-/* Streams a local file's rows, from an engine of its own without lock-down. When `target` is given
- * (a struct schema, borrowed during the call) the stream is cast to it by column name; a missing,
- * extra or uncastable column is INVALID_ARGUMENT by name. The stream's get_last_error holds the
- * message when get_next fails. */
+/*
+ * Streams a local file's rows, from an engine of its own without lock-down. When `target` is given
+ * (a struct schema, borrowed during the call) the stream is cast to it by column name and gives
+ * exactly that schema; a missing or extra column is INVALID_ARGUMENT by name, a type that cannot be
+ * made of a file's columns UNIMPLEMENTED. A value that cannot be cast fails get_next, and
+ * get_last_error holds the message with the column's name.
+ */
 lake_status sql_file_open(const char *path, enum sql_file_format format,
                           const struct ArrowSchema *target, struct ArrowArrayStream *out,
                           struct lake_error *err);

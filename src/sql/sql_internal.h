@@ -13,9 +13,36 @@ struct sql_engine {
     char *file_metadata;
 };
 
+/* Runs a statement of our own on a connection of its own. */
+lake_status sql_engine_run(duckdb_database database, const char *sql, struct lake_error *err);
+
 /* sql_bridge_parse behind the bounds on the text. */
 lake_status sql_statement_parse(struct lake_str sql, struct sql_bridge_statement **out,
                                 struct lake_error *err);
+
+/* The result's schema as everybody writes it. */
+lake_status sql_result_schema(const struct sql_bridge_query *query, struct ArrowSchema *out,
+                              struct lake_error *err);
+/* The marks of a FILE field in the C data interface's encoding; free with base_free. */
+lake_status sql_file_metadata_new(char **out, struct lake_error *err);
+
+/* half.c: half floats, at any depth, as the engine's floats. */
+bool sql_half_in(const struct ArrowSchema *schema);
+lake_status sql_half_widen_schema(struct ArrowSchema *schema, struct lake_error *err);
+/* `schema` is the one before widening. */
+lake_status sql_half_widen(const struct ArrowSchema *schema, struct ArrowArray *array,
+                           struct lake_error *err);
+
+/* recast.c: the Arrow types that the engine cannot make, from those that it makes of them. */
+/* True when `made` holds `wanted`'s values in `wanted`'s own layout. */
+bool sql_recast_is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made);
+/* UNIMPLEMENTED, naming the column, when a column of `made` cannot become that of `wanted`. */
+lake_status sql_recast_check(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
+                             struct lake_error *err);
+/* Replaces the columns of `batch` whose layouts differ. INVALID_ARGUMENT, naming the column, for a
+ * value that `wanted` cannot hold. */
+lake_status sql_recast_batch(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
+                             struct ArrowArray *batch, struct lake_error *err);
 
 /* A table of a statement over any source; the query takes the source over. */
 struct sql_source_table {
@@ -33,6 +60,7 @@ lake_status sql_query_prepare_sources(struct sql_engine *engine, struct lake_str
 /* What a batch's 32-bit offsets may reach, lowered by tests (Q05). */
 void sql_query_set_offset_limit(struct sql_query *query, int64_t offset_bytes);
 /* A source that holds a reference to `dataset`. */
-struct sql_source sql_lance_source(struct lance_dataset *dataset);
+lake_status sql_lance_source_new(struct lance_dataset *dataset, struct sql_source *out,
+                                 struct lake_error *err);
 
 #endif

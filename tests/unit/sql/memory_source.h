@@ -113,9 +113,10 @@ static lake_status memory_open(void *object, const struct sql_scan_request *requ
     scan->source = source;
     scan->stop = request->stop;
     scan->column_count = request->column_count;
-    memcpy(scan->columns, request->columns, request->column_count * sizeof(uint32_t));
     source->column_count = request->column_count;
-    memcpy(source->columns, request->columns, request->column_count * sizeof(uint32_t));
+    for (size_t i = 0; i < request->column_count; i++) {
+        scan->columns[i] = source->columns[i] = request->columns[i];
+    }
     source->filter_count = BASE_MIN(request->filter_count, MEMORY_MAX_FILTERS);
     for (size_t i = 0; i < source->filter_count; i++) {
         const struct sql_filter *filter = &request->filters[i];
@@ -374,11 +375,13 @@ static inline void render_value(const struct ArrowArrayView *view, int64_t row,
     case NANOARROW_TYPE_STRING:
     case NANOARROW_TYPE_BINARY:
     case NANOARROW_TYPE_LARGE_STRING:
-    case NANOARROW_TYPE_LARGE_BINARY: {
+    case NANOARROW_TYPE_LARGE_BINARY:
+    case NANOARROW_TYPE_FIXED_SIZE_BINARY: {
         struct ArrowStringView text = ArrowArrayViewGetStringUnsafe(view, row);
         (void)base_buffer_append(out, text.data, (size_t)text.size_bytes, NULL);
         return;
     }
+    case NANOARROW_TYPE_HALF_FLOAT:
     case NANOARROW_TYPE_FLOAT:
     case NANOARROW_TYPE_DOUBLE:
         (void)base_buffer_printf(out, NULL, "%.17g", ArrowArrayViewGetDoubleUnsafe(view, row));
@@ -400,6 +403,14 @@ static inline void render_value(const struct ArrowArrayView *view, int64_t row,
             render_value(view->children[i], row + view->offset, out);
         }
         (void)base_buffer_append(out, "}", 1, NULL);
+        return;
+    case NANOARROW_TYPE_FIXED_SIZE_LIST:
+        for (int64_t i = 0; i < view->layout.child_size_elements; i++) {
+            (void)base_buffer_append(out, i == 0 ? "<" : ",", 1, NULL);
+            render_value(view->children[0],
+                         (view->offset + row) * view->layout.child_size_elements + i, out);
+        }
+        (void)base_buffer_append(out, ">", 1, NULL);
         return;
     case NANOARROW_TYPE_LIST:
         (void)base_buffer_append(out, "[", 1, NULL);
