@@ -64,6 +64,9 @@ endforeach()
 add_dependencies(liblake ${lake_parts})
 target_link_options(liblake PRIVATE
   "LINKER:--version-script=${CMAKE_BINARY_DIR}/liblake.map" "LINKER:--as-needed")
+if(NOT LAKE_SANITIZE AND NOT LAKE_FUZZ)
+  target_link_options(liblake PRIVATE "LINKER:-z,defs")
+endif()
 target_link_libraries(liblake PRIVATE lake_client)
 
 # One object with every part in it, in which only the exported names are visible.
