@@ -1,0 +1,112 @@
+/* libs: lance */
+/*
+ * tables scan PATH THREADS    decodes every column of every row; prints "<seconds> <rows>"
+ * tables write PATH IN.arrow  writes a new data set; prints "<seconds> <rows>"
+ *
+ * Lake's side of telemetry_scan and telemetry_write.
+ */
+#include <lance/lance.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_COLUMNS 1024
+
+static atomic_ullong rows;
+static atomic_bool failed;
+
+static void *scan_tasks(void *context)
+{
+    struct lance_scan *scan = context;
+    struct lake_error error = {0};
+    struct lance_task *task = NULL;
+    lake_status status;
+    while ((status = lance_scan_next_task(scan, &task, &error)) == LAKE_OK && task != NULL) {
+        bool end = false;
+        while (status == LAKE_OK && !end) {
+            struct ArrowArray batch = {0};
+            status = lance_task_next(task, &batch, &end, &error);
+            if (status == LAKE_OK && !end) {
+                atomic_fetch_add(&rows, (unsigned long long)batch.length);
+                batch.release(&batch);
+            }
+        }
+        lance_task_free(task);
+        if (status != LAKE_OK)
+            break;
+    }
+    if (status != LAKE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        atomic_store(&failed, true);
+    }
+    return NULL;
+}
+
+static lake_status scan_all(const char *path, size_t threads, struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct lance_dataset *dataset = NULL;
+    struct lance_scan *scan = NULL;
+    struct lance_scan_options options;
+    uint32_t columns[MAX_COLUMNS];
+    pthread_t workers[64];
+    lake_status status = storage_local_open(path, false, &store, err);
+    if (status == LAKE_OK)
+        status = lance_dataset_open(store, NULL, NULL, 0, &dataset, err);
+    if (status != LAKE_OK)
+        return status;
+    lance_scan_options_init(&options);
+    options.columns = columns;
+    options.column_count = (size_t)lance_dataset_schema(dataset)->n_children;
+    for (uint32_t i = 0; i < options.column_count && i < MAX_COLUMNS; i++)
+        columns[i] = i;
+    status = lance_scan_new(dataset, &options, &scan, err);
+    if (status == LAKE_OK) {
+        threads = BASE_MIN(threads, BASE_ARRAY_LEN(workers));
+        for (size_t i = 0; i < threads; i++)
+            pthread_create(&workers[i], NULL, scan_tasks, scan);
+        for (size_t i = 0; i < threads; i++)
+            pthread_join(workers[i], NULL);
+    }
+    lance_scan_free(scan);
+    lance_dataset_unref(dataset);
+    storage_store_unref(store);
+    return status;
+}
+
+static lake_status write_all(const char *path, const char *input, struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct ArrowArrayStream stream;
+    struct lance_create_options options;
+    uint64_t version = 0;
+    lake_status status = storage_local_open(path, true, &store, err);
+    if (status == LAKE_OK)
+        status = arrow_ipc_open_file(input, NULL, &stream, err);
+    if (status != LAKE_OK)
+        return status;
+    lance_create_options_init(&options);
+    status = lance_write_stream(store, &stream, &options, false, &version, err);
+    storage_store_unref(store);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct lake_error error = {0};
+    if (argc != 4)
+        return 2;
+    int64_t started_us = base_clock_monotonic_us();
+    lake_status status = strcmp(argv[1], "scan") == 0
+                             ? scan_all(argv[2], strtoul(argv[3], NULL, 10), &error)
+                             : write_all(argv[2], argv[3], &error);
+    if (status != LAKE_OK || atomic_load(&failed)) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    printf("%.6f %llu\n", (double)(base_clock_monotonic_us() - started_us) / 1e6,
+           atomic_load(&rows));
+    return 0;
+}
