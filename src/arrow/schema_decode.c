@@ -191,7 +191,9 @@ static void type_format(int type, flatbuffers_generic_t value, size_t child_coun
         break;
     case FB(Type_Duration): {
         char unit = unit_letter(FB(Duration_unit)((FB(Duration_table_t))value));
-        snprintf(out, FORMAT_BYTES, unit == '\0' ? "" : "tD%c", unit);
+        if (unit != '\0') {
+            snprintf(out, FORMAT_BYTES, "tD%c", unit);
+        }
         break;
     }
     case FB(Type_Interval):
