@@ -201,8 +201,9 @@ static lake_status null_children(const struct ArrowSchema *schema, uint64_t leng
         if (status != LAKE_OK)
             return status;
     }
+    /* One value, so that the index 0 under a null is a valid one. */
     if (schema->dictionary != NULL)
-        return lance_array_of_nulls(schema->dictionary, 0, out->dictionary, err);
+        return lance_array_of_nulls(schema->dictionary, 1, out->dictionary, err);
     return LAKE_OK;
 }
 

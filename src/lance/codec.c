@@ -133,6 +133,11 @@ void lance_codec_context_fini(struct lance_codec_context *context)
  */
 
 #define ZSTD_FRAME_MAGIC 0xFD2FB528U
+/* What a byte of compressed data can become at most: more is a lie, refused before memory is taken.
+ * LZ4 adds at most 255 to a length with each byte; Zstandard's smallest block of a run is 4 bytes
+ * for 128 KiB. */
+#define LZ4_MAX_EXPANSION  255
+#define ZSTD_MAX_EXPANSION 65536
 
 static lake_status too_large(uint64_t size, size_t max_bytes, struct lake_error *err)
 {
@@ -147,8 +152,8 @@ static lake_status decompress_lz4(struct lake_bytes data, size_t max_bytes, stru
     if (data.size < 4 || data.size > INT32_MAX)
         return lake_fail(err, LAKE_DATA_LOSS, "an LZ4 buffer has %zu bytes", data.size);
     uint32_t size = base_load_u32le(data.data);
-    if (size > max_bytes)
-        return too_large(size, max_bytes, err);
+    if (size > max_bytes || size / LZ4_MAX_EXPANSION > data.size)
+        return too_large(size, BASE_MIN(max_bytes, data.size * LZ4_MAX_EXPANSION), err);
     /* Sixteen bytes of slack: decoders downstream may read whole words. */
     lake_status status = base_buffer_reserve(out, (size_t)size + 16, err);
     if (status != LAKE_OK)
@@ -178,8 +183,8 @@ static lake_status decompress_zstd(struct lance_codec_context *context, struct l
     } else {
         return lake_fail(err, LAKE_DATA_LOSS, "a Zstandard buffer has only %zu bytes", data.size);
     }
-    if (size > max_bytes)
-        return too_large(size, max_bytes, err);
+    if (size > max_bytes || size / ZSTD_MAX_EXPANSION > data.size)
+        return too_large(size, BASE_MIN(max_bytes, data.size * ZSTD_MAX_EXPANSION), err);
     if (context->zstd == NULL && (context->zstd = ZSTD_createDCtx()) == NULL)
         return base_fail_no_memory(err, 1U << 17);
     lake_status status = base_buffer_reserve(out, (size_t)size + 16, err);

@@ -10,6 +10,7 @@
 #define MAX_METADATA_BYTES  ((uint64_t)1 << 30)
 #define MAX_ARENA_BYTES     ((size_t)4 << 30)
 #define BUFFER_ALIGNMENT    64
+#define MAX_PAGE_ROWS       ((uint64_t)1 << 40)
 #define DIRECT_ENCODING_TAG 2
 
 struct footer {
@@ -215,7 +216,7 @@ static lake_status parse_page(struct lance_file *file, uint32_t column, struct l
         if (!good)
             return broken(column, err);
     }
-    if (offset_count != size_count)
+    if (offset_count != size_count || page->row_count > MAX_PAGE_ROWS)
         return broken(column, err);
     lake_status status = layout_of(encoding, column, &page->layout, err);
     if (status != LAKE_OK)

@@ -195,6 +195,13 @@ static lake_status append_constant(struct lance_leaf_reader *reader, uint64_t co
             reader->values.count += count;
         return status;
     }
+    if (reader->type.kind == LANCE_LEAF_VARIABLE) { /* refuses what is too much before it starts */
+        uint8_t *unused;
+        uint64_t total;
+        if (!base_u64_mul(count, reader->cache.data.size, &total))
+            total = UINT64_MAX;
+        status = lance_leaf_values_reserve_variable(&reader->values, count, total, &unused, err);
+    }
     for (uint64_t i = 0; status == LAKE_OK && i < count; i++)
         status = lance_leaf_values_append_slice(&reader->values, &reader->cache, 0, 1, err);
     return status;

@@ -48,6 +48,11 @@ static lake_status read_chunk_words(struct lance_leaf_reader *reader, struct lak
             values - reader->chunks[i].first_value != (uint64_t)1 << log2)
             return lake_fail(err, LAKE_DATA_LOSS, "the last chunk claims 2^%u values", log2);
     }
+    uint64_t last =
+        reader->chunk_count == 0 ? 0 : values - reader->chunks[reader->chunk_count - 1].first_value;
+    if (last > (uint64_t)1 << MAX_CHUNK_LOG2)
+        return lake_fail(err, LAKE_DATA_LOSS, "the last chunk holds %llu values",
+                         (unsigned long long)last);
     reader->chunks[reader->chunk_count] =
         (struct lance_chunk){.offset = offset, .first_value = values};
     if (values != layout->item_count || offset > lance_page_buffer_size(reader, 1))
@@ -266,6 +271,9 @@ static lake_status decode_fixed_items(struct lance_leaf_reader *reader,
     uint64_t items = rows * type->items;
     uint8_t *to;
     lake_status status;
+    if (items / 8 * type->item_bits > LANCE_MAX_DECODED_BYTES)
+        return lake_fail(err, LAKE_DATA_LOSS, "a chunk claims %llu values of %llu bits",
+                         (unsigned long long)items, (unsigned long long)type->item_bits);
     if (type->item_bits != 1) {
         status = lance_leaf_values_reserve(out, rows, &to, err);
         if (status == LAKE_OK)

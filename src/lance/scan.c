@@ -5,6 +5,7 @@
  * deletion vectors of a fragment are opened by its first task, shared by the others and closed with
  * the last.
  */
+#include "array_build.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -505,7 +506,7 @@ static lake_status read_column(struct lance_task *task, size_t column, uint64_t 
 {
     const struct lance_field *field = task->scan->columns[column].field;
     if (task->readers[column] == NULL) {
-        return lance_array_nulls(field->arrow, count, &task->arrays[column], err);
+        return lance_array_of_nulls(field->arrow, count, &task->arrays[column], err);
     }
     lake_status status =
         lance_field_reader_read(task->readers[column], start, count, &task->arrays[column], err);

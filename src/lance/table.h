@@ -223,9 +223,6 @@ struct lance_run {
 lake_status lance_array_take(const struct ArrowSchema *schema, const struct ArrowArray *array,
                              const struct lance_run *runs, size_t run_count, struct ArrowArray *out,
                              struct lake_error *err);
-/* `count` nulls of type `schema`. */
-lake_status lance_array_nulls(const struct ArrowSchema *schema, uint64_t count,
-                              struct ArrowArray *out, struct lake_error *err);
 
 /* ---- commit.c -----------------------------------------------------------------------------------
  */

@@ -351,27 +351,3 @@ lake_status lance_array_take(const struct ArrowSchema *schema, const struct Arro
     }
     return status;
 }
-
-lake_status lance_array_nulls(const struct ArrowSchema *schema, uint64_t count,
-                              struct ArrowArray *out, struct lake_error *err)
-{
-    struct ArrowArray result = {.release = NULL};
-    ArrowErrorCode code = ArrowArrayInitFromSchema(&result, schema, NULL);
-    if (code == NANOARROW_OK) {
-        code = ArrowArrayStartAppending(&result);
-    }
-    if (code == NANOARROW_OK) {
-        code = ArrowArrayAppendNull(&result, (int64_t)count);
-    }
-    if (code == NANOARROW_OK && result.dictionary != NULL) {
-        code = ArrowArrayAppendEmpty(result.dictionary, 1); /* index 0 must be a valid one */
-    }
-    lake_status status = code == NANOARROW_OK ? finish(&result, err) : no_memory(err);
-    if (status == LAKE_OK) {
-        ArrowArrayMove(&result, out);
-    }
-    if (result.release != NULL) {
-        ArrowArrayRelease(&result);
-    }
-    return status;
-}

@@ -1,6 +1,8 @@
 /* Selecting rows of arrays of every type: against the same rows, one by one, as text. */
 #include "table_data.h"
 
+#include "array_build.h"
+
 static const char every_type[] =
     "int8, uint16, int32, uint64, bool, float, double, utf8, large_utf8, binary, large_binary, "
     "fixed_size_binary[7], decimal(38,4), date32, timestamp[us], map<utf8, int32>, list<int32>, "
@@ -103,7 +105,7 @@ static void nulls_of_every_type_are_valid_arrays(void **state)
         struct ArrowArray out;
         struct lines lines;
         lines_init(&lines);
-        assert_int_equal(lance_array_nulls(schema.children[i], 9, &out, NULL), LAKE_OK);
+        assert_int_equal(lance_array_of_nulls(schema.children[i], 9, &out, NULL), LAKE_OK);
         assert_int_equal(out.length, 9);
         render_rows(schema.children[i], &out, &lines.text);
         lines_split(&lines);
