@@ -9,6 +9,11 @@
 struct sent_dictionary {
     bool sent;
     uint8_t digest[BASE_SHA256_BYTES];
+    /* The same buffers again need no digest: `owner` keeps them from being reused for others. */
+    struct arrow_batch *owner;
+    const void *buffers[3];
+    int64_t offset;
+    int64_t length;
 };
 
 struct arrow_ipc_encoder {
@@ -63,6 +68,9 @@ void arrow_ipc_encoder_free(struct arrow_ipc_encoder *encoder)
 {
     if (encoder == NULL) {
         return;
+    }
+    for (size_t i = 0; encoder->sent != NULL && i < encoder->dictionaries.count; i++) {
+        arrow_batch_unref(encoder->sent[i].owner);
     }
     base_free(encoder->sent);
     arrow_dictionaries_fini(&encoder->dictionaries);
@@ -231,6 +239,32 @@ static size_t dictionary_index(const struct arrow_ipc_encoder *encoder,
     return i;
 }
 
+/* True when `values` are the very buffers that were sent last. Only for values without children. */
+static bool same_buffers(const struct sent_dictionary *sent, const struct ArrowArray *values)
+{
+    bool same = sent->owner != NULL && sent->offset == values->offset &&
+                sent->length == values->length && values->n_children == 0 &&
+                values->dictionary == NULL && values->n_buffers <= 3;
+    for (int64_t i = 0; same && i < values->n_buffers; i++) {
+        same = sent->buffers[i] == values->buffers[i];
+    }
+    return same;
+}
+
+static void remember_sent(struct sent_dictionary *sent, const struct ArrowArray *values,
+                          const uint8_t digest[BASE_SHA256_BYTES], struct arrow_batch *batch)
+{
+    sent->sent = true;
+    memcpy(sent->digest, digest, BASE_SHA256_BYTES);
+    arrow_batch_unref(sent->owner);
+    sent->owner = arrow_batch_ref(batch);
+    sent->offset = values->offset;
+    sent->length = values->length;
+    for (int64_t i = 0; i < 3; i++) {
+        sent->buffers[i] = i < values->n_buffers ? values->buffers[i] : NULL;
+    }
+}
+
 /* Adds the values of one dictionary field, if they are not what the reader already has. */
 static lake_status encode_dictionary(struct arrow_ipc_encoder *encoder,
                                      const struct ArrowSchema *field,
@@ -241,6 +275,9 @@ static lake_status encode_dictionary(struct arrow_ipc_encoder *encoder,
     struct sent_dictionary *sent = &encoder->sent[index];
     struct arrow_ipc_message message;
     struct arrow_body body = {0};
+    if (same_buffers(sent, values)) {
+        return LAKE_OK;
+    }
     lake_status status = base_arena_new(MAX_REWRITTEN_BYTES, &body.memory, err);
     if (status != LAKE_OK) {
         return status;
@@ -257,13 +294,17 @@ static lake_status encode_dictionary(struct arrow_ipc_encoder *encoder,
     }
     uint8_t digest[BASE_SHA256_BYTES];
     status = message_digest(&message, digest, err);
-    if (status != LAKE_OK || (sent->sent && memcmp(sent->digest, digest, sizeof(digest)) == 0)) {
+    if (status != LAKE_OK) {
         arrow_ipc_message_fini(&message);
         return status;
     }
+    bool unchanged = sent->sent && memcmp(sent->digest, digest, sizeof(digest)) == 0;
     if (list->commit) {
-        sent->sent = true;
-        memcpy(sent->digest, digest, sizeof(digest));
+        remember_sent(sent, values, digest, list->batch);
+    }
+    if (unchanged) {
+        arrow_ipc_message_fini(&message);
+        return LAKE_OK;
     }
     list->items[list->count++] = message;
     return LAKE_OK;

@@ -49,6 +49,8 @@ void flight_stream_writer_free(struct flight_stream_writer *writer)
     }
 }
 
+/* A batch of twice the target in data is still sent whole: its header does not split it. */
+#define SLACK_BYTES ((uint64_t)64 << 10)
 /* What a message adds around its header and body: tags, lengths, alignment. */
 #define ENVELOPE_BYTES ((uint64_t)256)
 
@@ -159,9 +161,10 @@ lake_status flight_stream_writer_write(struct flight_stream_writer *writer,
             return status;
         }
         /* One row goes out up to the hard limit, several only near the target. */
-        uint64_t limit = length <= 1 ? writer->options.max_message_bytes
-                                     : BASE_MIN(writer->options.target_batch_bytes * 2,
-                                                writer->options.max_message_bytes);
+        uint64_t limit = length <= 1
+                             ? writer->options.max_message_bytes
+                             : BASE_MIN(writer->options.target_batch_bytes * 2 + SLACK_BYTES,
+                                        writer->options.max_message_bytes);
         status = send_slice(writer, slice, limit, &too_large, err);
         if (status == LAKE_OK && too_large && length <= 1) {
             uint64_t bytes = 0;

@@ -156,6 +156,9 @@ static void a_dictionary_travels_when_it_is_new_or_has_changed(void **state)
         check(arrow_ipc_encode_batch(encoder, batch, &messages, &count, &err), &err);
         assert_int_equal(count, expected[i]);
         free_messages(messages, count);
+        check(arrow_ipc_encode_batch(encoder, batch, &messages, &count, &err), &err);
+        assert_int_equal(count, 1); /* the very same batch again */
+        free_messages(messages, count);
         arrow_batch_unref(batch);
     }
     arrow_ipc_encoder_free(encoder);
