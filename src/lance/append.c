@@ -351,15 +351,23 @@ lake_status lance_dataset_create(struct storage_store *store, const struct Arrow
 /* ---- whole streams ------------------------------------------------------------------------------
  */
 
-/* Whether two fields have the same shape; names count, also those inside. */
-static bool same_field(const struct lance_field *a, const struct lance_field *b)
+/* The first field, in pre-order, that differs; false when none does. Names count. */
+static bool find_difference(const struct lance_field **a, const struct lance_field **b)
 {
-    bool same = strcmp(a->name, b->name) == 0 && a->child_count == b->child_count &&
-                strcmp(a->logical_type, b->logical_type) == 0;
-    for (size_t i = 0; same && i < a->child_count; i++) {
-        same = same_field(&a->children[i], &b->children[i]);
+    const struct lance_field *left = *a;
+    const struct lance_field *right = *b;
+    if (strcmp(left->name, right->name) != 0 || left->child_count != right->child_count ||
+        strcmp(left->logical_type, right->logical_type) != 0) {
+        return true;
     }
-    return same;
+    for (size_t i = 0; i < left->child_count; i++) {
+        *a = &left->children[i];
+        *b = &right->children[i];
+        if (find_difference(a, b)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static lake_status check_same_schema(const struct lance_schema *table,
@@ -370,11 +378,13 @@ static lake_status check_same_schema(const struct lance_schema *table,
                          input->field_count, table->field_count);
     }
     for (size_t i = 0; i < table->field_count; i++) {
-        if (!same_field(&table->fields[i], &input->fields[i])) {
+        const struct lance_field *expected = &table->fields[i];
+        const struct lance_field *found = &input->fields[i];
+        if (find_difference(&expected, &found)) {
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "column %zu of the input is %s (%s), of the table %s (%s)", i,
-                             input->fields[i].name, input->fields[i].logical_type,
-                             table->fields[i].name, table->fields[i].logical_type);
+                             "column %zu of the table, %s, expects %s (%s), the input has %s (%s)",
+                             i, table->fields[i].name, expected->name, expected->logical_type,
+                             found->name, found->logical_type);
         }
     }
     return LAKE_OK;

@@ -178,6 +178,10 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
         status = time_scan(&stream, state.scan, err);
     else if (status == LAKE_OK)
         status = arrow_ipc_write_fd(&stream, STDOUT_FILENO, err);
+    if (status != LAKE_OK && state.error.code != LAKE_OK) {
+        *err = state.error; /* what stopped the stream, not that it stopped */
+        status = err->code;
+    }
     if (stream.release != NULL)
         stream.release(&stream);
     lance_scan_free(state.scan);
@@ -244,7 +248,9 @@ int main(int argc, char **argv)
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;
-    lake_status status = storage_local_open(arguments.path, writes, &store, &err);
+    lake_status status = base_fault_configure(getenv("LAKE_FAULT"), &err);
+    if (status == LAKE_OK)
+        status = storage_local_open(arguments.path, writes, &store, &err);
     if (status == LAKE_OK && writes && arguments.input == NULL)
         status = lake_fail(&err, LAKE_INVALID_ARGUMENT, "write needs an Arrow IPC file");
     else if (status == LAKE_OK && writes)
