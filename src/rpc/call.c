@@ -89,7 +89,11 @@ bool rpc_server_start_batch(struct rpc_call *call, const grpc_op *ops, size_t op
     if (cached) {
         grpc_completion_queue_thread_local_cache_init(queue);
     }
-    grpc_call_error error = grpc_call_start_batch(call->handle, ops, op_count, op, NULL);
+    /* From here on other threads may handle the event, and free the call: it is not touched again
+     * unless the batch was refused. */
+    grpc_call *handle = call->handle;
+    RPC_HAND_OVER(op);
+    grpc_call_error error = grpc_call_start_batch(handle, ops, op_count, op, NULL);
     void *tag = NULL;
     int ok = 0;
     if (cached && grpc_completion_queue_thread_local_cache_flush(queue, &tag, &ok)) {
@@ -100,7 +104,7 @@ bool rpc_server_start_batch(struct rpc_call *call, const grpc_op *ops, size_t op
     if (error != GRPC_CALL_OK) {
         base_log(BASE_LOG_ERROR, "gRPC refused a batch", "reason", grpc_call_error_to_string(error),
                  NULL);
-        grpc_call_cancel(call->handle, NULL);
+        grpc_call_cancel(handle, NULL);
         rpc_server_call_unref(call);
         return false;
     }
@@ -165,6 +169,7 @@ bool rpc_server_request(struct server_method *method)
         return false;
     }
     grpc_call_error error;
+    RPC_HAND_OVER(&call->request);
     if (method->registered != NULL) {
         error = grpc_server_request_registered_call(
             server->handle, method->registered, &call->handle, &call->deadline, &call->headers,
@@ -383,6 +388,7 @@ static void on_close(struct rpc_call *call)
 
 void rpc_server_dispatch(struct rpc_server *server, struct server_op *op, bool ok)
 {
+    RPC_TAKE_OVER(op);
     struct rpc_call *call = op->call;
     switch (op->event) {
     case EVENT_REQUEST:

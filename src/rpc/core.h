@@ -7,6 +7,17 @@
 #include "rpc.h"
 #include <grpc/grpc.h>
 
+/* gRPC hands memory from one thread to another behind ThreadSanitizer's back: these tell it so. */
+#if defined(__SANITIZE_THREAD__)
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#define RPC_HAND_OVER(address) __tsan_release(address)
+#define RPC_TAKE_OVER(address) __tsan_acquire(address)
+#else
+#define RPC_HAND_OVER(address) ((void)(address))
+#define RPC_TAKE_OVER(address) ((void)(address))
+#endif
+
 /* gRPC is up between the first acquire and the last release. Signals stay blocked in the threads
  * that it starts, so that the program's own handling of them is undisturbed (F11). */
 void rpc_core_acquire(void);

@@ -1,3 +1,5 @@
+/* libs: rpc */
+/* labels: concurrent */
 /* gRPC's health protocol (OPS-2). Expected bytes: field 1, varint 1 SERVING, 2 NOT_SERVING, 3
  * SERVICE_UNKNOWN, as in grpc.health.v1. */
 #include "fixture.h"

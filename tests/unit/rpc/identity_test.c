@@ -1,3 +1,5 @@
+/* libs: rpc */
+/* labels: concurrent */
 /* Who a caller is (SEC-1, SEC-4, F07). */
 #include "fixture.h"
 

@@ -1,3 +1,5 @@
+/* libs: rpc */
+/* labels: concurrent */
 /* Cancellation, deadlines, vanished and stalled clients, draining (F10, F11, F13). */
 #include "fixture.h"
 

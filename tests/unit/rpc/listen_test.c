@@ -1,3 +1,5 @@
+/* libs: rpc */
+/* labels: concurrent */
 /* Where a server may listen, and TLS (SEC-2, SEC-3). */
 #include "fixture.h"
 
