@@ -206,8 +206,10 @@ def measure_verified_read(work):
 def measure_small_statement(work):
     parquet = os.path.join(work, "frames.parquet")
     pq.write_table(telemetry(5000), parquet)
+    many = {"LAKE_QUERY_MAX_CONCURRENT_PER_TENANT": "64", "LAKE_QUERY_QUEUE_TIMEOUT_MS": "5000"}
     sql = "SELECT episode, step, reward FROM robots.frames WHERE step < 10 ORDER BY step"
-    with Lake(os.path.join(work, "small")) as lake, python_server("standin.py", parquet) as peer:
+    with Lake(os.path.join(work, "small"), many) as lake, \
+            python_server("standin.py", parquet) as peer:
         lake.lake("import", "robots.frames", parquet, "--create")
         for connections in (1, 16):
             def run(which, connections=connections):
