@@ -197,7 +197,9 @@ static bool all_same(const struct lance_leaf_values *values)
         lance_leaf_values_range(values, 0, &first, &end);
         for (uint64_t i = 1; i < values->count; i++) {
             lance_leaf_values_range(values, i, &from, &to);
-            if (to - from != end - first ||
+            if (to - from != end - first)
+                return false;
+            if (to > from &&
                 memcmp(values->data.data + from, values->data.data + first, to - from) != 0)
                 return false;
         }

@@ -407,7 +407,7 @@ static lake_status gather_variable(const struct lance_leaf_values *items, const 
         /* Short strings are copied whole words at a time, into the slack behind them. */
         if (size <= 16 && start + 16 <= items->data.size)
             memcpy(to, from, 16);
-        else
+        else if (size > 0)
             memcpy(to, from, size);
         to += size;
         lance_leaf_values_push_size(out, size);

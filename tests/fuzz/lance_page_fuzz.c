@@ -9,6 +9,7 @@
  */
 #include "file_read.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
