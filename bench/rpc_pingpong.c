@@ -1,5 +1,4 @@
 /* libs: rpc */
-/* libs: rpc */
 /*
  * What src/rpc costs by itself, without Flight or SQL: the time of a small call alone, pairs of
  * calls from many threads, and the rate of a stream of 2 MiB messages. Not part of `make bench`.
