@@ -4,7 +4,44 @@
  */
 #include "sql_internal.h"
 
+#include <math.h>
 #include <string.h>
+
+/* nanoarrow's own conversions lose subnormal numbers and cut instead of rounding. */
+static float float_of(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t exponent = (half >> 10) & 0x1f;
+    uint32_t fraction = half & 0x3ff;
+    uint32_t bits;
+    float value;
+    if (exponent == 0) {
+        value = (float)fraction * 0x1p-24f;
+        memcpy(&bits, &value, sizeof(bits));
+        bits |= sign;
+    } else {
+        uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
+        bits = sign | wide << 23 | fraction << 13;
+    }
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+uint16_t sql_half_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    uint32_t sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits >= 0x47800000) { /* from 65536 on: infinite, or not a number */
+        return (uint16_t)(sign | (bits > 0x7f800000 ? 0x7e00u : 0x7c00u));
+    }
+    if (bits < 0x38800000) { /* below 2^-14: subnormal, in units of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)lrintf(fabsf(value) * 0x1p24f));
+    }
+    bits += 0x0fff + (bits >> 13 & 1); /* to the nearest, ties to even */
+    return (uint16_t)(sign | (bits - 0x38000000) >> 13);
+}
 
 bool sql_half_in(const struct ArrowSchema *schema)
 {
@@ -63,7 +100,7 @@ static lake_status widen_leaf(struct ArrowArray *array, struct lake_error *err)
     }
     const uint16_t *from = array->buffers[1];
     for (size_t i = (size_t)array->offset; i < count; i++) {
-        widened->values[i] = ArrowHalfFloatToFloat(from[i]);
+        widened->values[i] = float_of(from[i]);
     }
     widened->buffers[0] = array->buffers[0];
     widened->buffers[1] = widened->values;

@@ -148,6 +148,17 @@ static int append_int(const char *wanted, const char *made, int64_t value, struc
     return code == NANOARROW_OK ? ArrowArrayAppendInt(out, value) : code;
 }
 
+static int append_half(double value, struct ArrowArray *out)
+{
+    struct ArrowBitmap *validity = ArrowArrayValidityBitmap(out);
+    int code = ArrowBufferAppendUInt16(ArrowArrayBuffer(out, 1), sql_half_of((float)value));
+    if (code == NANOARROW_OK && validity->buffer.data != NULL) {
+        code = ArrowBitmapAppend(validity, 1, 1);
+    }
+    out->length += code == NANOARROW_OK ? 1 : 0;
+    return code;
+}
+
 static int append_value(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
                         const struct ArrowArrayView *from, int64_t row, struct ArrowArray *out);
 
@@ -200,6 +211,9 @@ static int append_value(const struct ArrowSchema *wanted, const struct ArrowSche
     }
     case NANOARROW_TYPE_FLOAT:
     case NANOARROW_TYPE_DOUBLE:
+        if (wanted->format[0] == 'e') {
+            return append_half(ArrowArrayViewGetDoubleUnsafe(from, row), out);
+        }
         return ArrowArrayAppendDouble(out, ArrowArrayViewGetDoubleUnsafe(from, row));
     case NANOARROW_TYPE_UINT64:
         return ArrowArrayAppendUInt(out, ArrowArrayViewGetUIntUnsafe(from, row));

@@ -29,6 +29,7 @@ lake_status sql_file_metadata_new(char **out, struct lake_error *err);
 /* half.c: half floats, at any depth, as the engine's floats. */
 bool sql_half_in(const struct ArrowSchema *schema);
 lake_status sql_half_widen_schema(struct ArrowSchema *schema, struct lake_error *err);
+uint16_t sql_half_of(float value); /* rounds to the nearest, ties to even */
 /* `schema` is the one before widening. */
 lake_status sql_half_widen(const struct ArrowSchema *schema, struct ArrowArray *array,
                            struct lake_error *err);
