@@ -330,7 +330,8 @@ static void twelve_kib_of_headers_pass_and_more_than_the_limit_is_named(void **s
     assert_failed(LAKE_RESOURCE_EXHAUSTED, "at most 16384",
                   echo_with_header(f.channel, 20 * 1024, &err), &err);
     assert_ok(echo_with_header(f.channel, 100, &err), &err);
-    /* Far above it gRPC itself refuses, at worst with the whole connection: that of the offender. */
+    /* Far above it gRPC itself refuses, at worst with the whole connection: that of the offender.
+     */
     struct rpc_channel *offender = channel_to(f.target, NULL);
     assert_int_not_equal(echo_with_header(offender, 200 * 1024, &err), LAKE_OK);
     rpc_channel_unref(offender);
