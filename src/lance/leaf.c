@@ -163,6 +163,8 @@ void lance_bits_copy(uint8_t *to, uint64_t to_start, const uint8_t *from, uint64
                      uint64_t count)
 {
     uint64_t i = 0;
+    if (count == 0)
+        return;
     while (i < count && (to_start + i) % 8 != 0) {
         bit_put(to, to_start + i, bit_get(from, from_start + i));
         i++;
@@ -279,13 +281,20 @@ static size_t row_bytes(const struct lance_leaf_type *type)
     return (size_t)(type->items * (type->item_bits / 8));
 }
 
+/* Room even for nothing, so that there is an address to count from. */
+static lake_status reserve_some(struct base_buffer *buffer, size_t size, struct lake_error *err)
+{
+    return base_buffer_reserve(buffer, buffer->data == NULL ? BASE_MAX(size, (size_t)1) : size,
+                               err);
+}
+
 lake_status lance_leaf_values_reserve(struct lance_leaf_values *values, uint64_t count,
                                       uint8_t **out, struct lake_error *err)
 {
     size_t need;
     if (count > SIZE_MAX || !base_size_mul((size_t)count, row_bytes(values->type), &need))
         return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "too many values for one array");
-    lake_status status = base_buffer_reserve(&values->fixed, need, err);
+    lake_status status = reserve_some(&values->fixed, need, err);
     if (status == LAKE_OK)
         *out = values->fixed.data + values->fixed.size;
     return status;
@@ -355,7 +364,7 @@ static lake_status reserve_data(struct lance_leaf_values *values, size_t size,
                          "more than %zu bytes of variable-width values in one array with %u-bit "
                          "offsets: read fewer rows at a time",
                          values->data.max_bytes, values->type->offset_bytes * 8);
-    return base_buffer_reserve(&values->data, size, err);
+    return reserve_some(&values->data, size, err);
 }
 
 lake_status lance_leaf_values_reserve_variable(struct lance_leaf_values *values, uint64_t count,

@@ -130,6 +130,10 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
     if (start > end || end > size)
         return lake_fail(err, LAKE_DATA_LOSS, "bytes %llu to %llu lie outside page buffer %zu",
                          (unsigned long long)start, (unsigned long long)end, buffer);
+    if (start == end) {
+        *out = (struct lake_bytes){0};
+        return LAKE_OK;
+    }
     if (buffer != reader->window_buffer || start < reader->window_start ||
         end > reader->window_start + window->size) {
         uint64_t stop = BASE_MAX(end, BASE_MIN(wanted_end, start + MAX_WINDOW_BYTES));

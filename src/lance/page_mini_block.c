@@ -228,6 +228,8 @@ static lake_status decode_levels(struct lance_leaf_reader *reader,
                                  uint64_t count, struct base_buffer *out, struct lake_error *err)
 {
     size_t bytes = (size_t)count * sizeof(uint16_t);
+    if (count == 0)
+        return LAKE_OK;
     lake_status status = base_buffer_reserve(out, bytes, err);
     if (status == LAKE_OK)
         status = lance_block_decode_fixed(&reader->codec, encoding, data, count, 16,
@@ -402,13 +404,12 @@ static lake_status gather_variable(const struct lance_leaf_values *items, const 
         return status;
     for (uint64_t i = 0; i < count; i++) {
         lance_leaf_values_range(items, load_index(indices, bits, i), &start, &end);
-        const uint8_t *from = items->data.data + start;
         size_t size = (size_t)(end - start);
         /* Short strings are copied whole words at a time, into the slack behind them. */
         if (size <= 16 && start + 16 <= items->data.size)
-            memcpy(to, from, 16);
+            memcpy(to, items->data.data + start, 16);
         else if (size > 0)
-            memcpy(to, from, size);
+            memcpy(to, items->data.data + start, size);
         to += size;
         lance_leaf_values_push_size(out, size);
     }
@@ -679,6 +680,8 @@ static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t fro
                                   struct lake_error *err)
 {
     size_t bytes = (size_t)(to - from) * sizeof(uint16_t);
+    if (from == to)
+        return LAKE_OK;
     lake_status status = base_buffer_append(
         &reader->rep, reader->cache_rep.data + from * sizeof(uint16_t), bytes, err);
     if (status == LAKE_OK && reader->layout.def != NULL)
