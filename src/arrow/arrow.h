@@ -2,9 +2,9 @@
  * arrow: Arrow arrays, schemas and the IPC format.
  *
  * Arrays and schemas travel in the Arrow C data interface (struct ArrowSchema, struct ArrowArray),
- * built and read with nanoarrow, whose header this one includes. Decoding is nanoarrow's behind our
- * own framing check; encoding is ours where nanoarrow copies (record batches) or cannot
- * (dictionary batches, sliced arrays).
+ * built and read with nanoarrow, whose header this one includes. IPC messages are walked by our own
+ * code in both directions: encoding borrows the batch's buffers and knows dictionaries and slices,
+ * decoding checks every length and offset before it touches a buffer (docs/folders/arrow.md).
  *
  * Thread rule: an encoder, decoder or reader belongs to one thread at a time.
  */
@@ -65,7 +65,8 @@ lake_status arrow_batch_new(struct ArrowArray *array, struct arrow_batch **out,
 struct arrow_batch *arrow_batch_ref(struct arrow_batch *batch);
 void arrow_batch_unref(struct arrow_batch *batch);
 const struct ArrowArray *arrow_batch_array(const struct arrow_batch *batch);
-/* An ArrowArray over `batch`'s buffers, rows [offset, offset+length), that holds a reference. */
+/* An ArrowArray over `batch`'s buffers (a struct array: rows of columns), rows [offset,
+ * offset+length), that holds a reference. Its columns may be moved out. */
 lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t length,
                               struct ArrowArray *out, struct lake_error *err);
 /* Full validation of an array from outside against its schema: lengths, offsets monotonic and in
@@ -104,7 +105,8 @@ lake_status arrow_ipc_encode_schema(struct arrow_ipc_encoder *encoder,
 lake_status arrow_ipc_encode_batch(struct arrow_ipc_encoder *encoder, struct arrow_batch *batch,
                                    struct arrow_ipc_message **out, size_t *count,
                                    struct lake_error *err);
-/* The exact encoded size (headers and bodies, with padding) of a batch, computed, not encoded. */
+/* The exact size of what arrow_ipc_encode_batch would give now, as arrow_ipc_message_append writes
+ * it (frames, headers, bodies, padding); nothing is sent or remembered. */
 lake_status arrow_ipc_batch_bytes(struct arrow_ipc_encoder *encoder, struct arrow_batch *batch,
                                   uint64_t *out, struct lake_error *err);
 /* Appends the encapsulated form: FFFFFFFF, length, flatbuffer, padding, body. */

@@ -211,18 +211,24 @@ static lake_status read_validity(struct arrow_reading *reading, const struct Arr
                                  struct ArrowArray *array, struct lake_error *err)
 {
     struct lake_bytes validity;
-    uint64_t needed = array->null_count == 0 ? 0 : ((uint64_t)array->length + 7) / 8;
     lake_status status = read_buffer(reading, field, 0, 1, &validity, err);
     if (status != LAKE_OK) {
         return status;
     }
+    if (array->null_count == -1 && validity.size == 0) {
+        array->null_count = 0; /* not counted, and there are none */
+    }
+    uint64_t needed = array->null_count == 0 ? 0 : ((uint64_t)array->length + 7) / 8;
     if (validity.size < needed) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "column \"%s\": %lld rows have nulls, but a validity bitmap of %zu bytes",
                          arrow_field_name(field), (long long)array->length, validity.size);
     }
-    bool usable = array->null_count != 0 && array->length > 0;
-    array->buffers[0] = usable ? validity.data : NULL;
+    /* Counted, not believed: consumers size things by it. */
+    if (array->null_count != 0) {
+        array->null_count = arrow_count_nulls(validity.data, 0, array->length);
+    }
+    array->buffers[0] = array->null_count != 0 ? validity.data : NULL;
     return LAKE_OK;
 }
 

@@ -196,10 +196,41 @@ static void nulls_without_a_bitmap_are_refused(void **state)
     assert_int_equal(decode(&forged, &err), LAKE_INVALID_ARGUMENT);
     forged.buffers[0] = (FB(Buffer_t)){0, 1};
     check(decode(&forged, &err), &err);
+    forged.buffers[0] = (FB(Buffer_t)){0, 0};
+    forged.nodes[0].null_count = -1; /* unknown, and no bitmap: none */
+    check(decode(&forged, &err), &err);
     forged.nodes[0].null_count = 4;
     assert_int_equal(decode(&forged, &err), LAKE_INVALID_ARGUMENT);
     forged.nodes[0].null_count = -2;
     assert_int_equal(decode(&forged, &err), LAKE_INVALID_ARGUMENT);
+}
+
+/* The first byte of the body is 1 (the number 1): one valid row and two nulls, whatever is claimed.
+ */
+static void the_null_count_is_counted_not_believed(void **state)
+{
+    (void)state;
+    for (int64_t claimed = 1; claimed <= 3; claimed++) {
+        struct lake_error err = {0};
+        struct forged forged = good();
+        struct ArrowArray array;
+        enum arrow_ipc_kind kind;
+        size_t size;
+        uint8_t body[192];
+        body_bytes(body);
+        forged.nodes[0].null_count = claimed;
+        forged.buffers[0] = (FB(Buffer_t)){0, 1};
+        void *header = forge(&forged, &size);
+        struct arrow_ipc_decoder *decoder = start_decoder(NULL);
+        struct arrow_ipc_body taken = {{body, sizeof(body)}, NULL, NULL};
+        check(arrow_ipc_decode(decoder, (struct lake_bytes){header, size}, &taken, &kind, &array,
+                               &err),
+              &err);
+        assert_int_equal(array.children[0]->null_count, 2);
+        ArrowArrayRelease(&array);
+        arrow_ipc_decoder_free(decoder);
+        free(header);
+    }
 }
 
 static void offsets_that_go_backwards_or_too_far_are_refused(void **state)
@@ -420,6 +451,7 @@ int main(void)
         cmocka_unit_test(lengths_that_do_not_fit_are_refused),
         cmocka_unit_test(wrong_counts_of_nodes_and_buffers_are_refused),
         cmocka_unit_test(nulls_without_a_bitmap_are_refused),
+        cmocka_unit_test(the_null_count_is_counted_not_believed),
         cmocka_unit_test(offsets_that_go_backwards_or_too_far_are_refused),
         cmocka_unit_test(a_body_that_is_cut_or_too_large_is_refused),
         cmocka_unit_test(a_decompression_bomb_is_refused_before_memory_is_taken),
