@@ -19,21 +19,23 @@
 #include <base/base.h>
 #include <storage/storage.h>
 
-/* ---- cache of immutable things (DESIGN 11) ------------------------------------------------------ */
+/* ---- cache of immutable things (DESIGN 11) ------------------------------------------------------
+ */
 
 struct lance_cache;
 /* Keeps manifests and file footers up to max_bytes, least recently used out first. */
 lake_status lance_cache_new(size_t max_bytes, struct lance_cache **out, struct lake_error *err);
 void lance_cache_free(struct lance_cache *cache);
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------------
+ */
 
 struct lance_dataset;
 
 /* The newest version, by probing upward from `known_version` (0: not known; then lists once).
  * Strong: sees every version whose publication returned before the call. NOT_FOUND: no dataset. */
-lake_status lance_latest_version(struct storage_store *store, uint64_t known_version,
-                                 uint64_t *out, struct lake_error *err);
+lake_status lance_latest_version(struct storage_store *store, uint64_t known_version, uint64_t *out,
+                                 struct lake_error *err);
 /* Opens exactly `version` (0: the newest). `store` is rooted at the dataset's directory and
  * `cache_key` names it in the cache, unique per incarnation (NULL: no caching). NOT_FOUND for a
  * version that is not (or no longer) there; UNIMPLEMENTED names an unknown feature flag, storage
@@ -55,11 +57,11 @@ const char *lance_dataset_storage_version(const struct lance_dataset *dataset); 
 const char *lance_dataset_config(const struct lance_dataset *dataset, const char *key);
 /* A property of the transaction that made this version, copied into `out` (cleared first);
  * NOT_FOUND when the version has no such property or no readable transaction. */
-lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset,
-                                               const char *key, struct base_buffer *out,
-                                               struct lake_error *err);
+lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset, const char *key,
+                                               struct base_buffer *out, struct lake_error *err);
 
-/* ---- scanning ----------------------------------------------------------------------------------- */
+/* ---- scanning -----------------------------------------------------------------------------------
+ */
 
 enum lance_filter_op {
     LANCE_EQ,
@@ -72,7 +74,12 @@ enum lance_filter_op {
     LANCE_IS_NULL,
     LANCE_IS_NOT_NULL
 };
-enum lance_value_kind { LANCE_VALUE_INT64, LANCE_VALUE_UINT64, LANCE_VALUE_DOUBLE, LANCE_VALUE_BYTES };
+enum lance_value_kind {
+    LANCE_VALUE_INT64,
+    LANCE_VALUE_UINT64,
+    LANCE_VALUE_DOUBLE,
+    LANCE_VALUE_BYTES
+};
 struct lance_value { /* in the column's own unit: days, microseconds, unscaled decimal… */
     enum lance_value_kind kind;
     union {
@@ -83,7 +90,9 @@ struct lance_value { /* in the column's own unit: days, microseconds, unscaled d
     };
 };
 /* One conjunct on one top-level column. NULL compares as unknown: such rows do not pass, except
- * under LANCE_IS_NULL. */
+ * under LANCE_IS_NULL. NaN equals itself and is greater than every other number; text and bytes
+ * compare as unsigned bytes. A filter that cannot be decided exactly that way (another kind of
+ * value, half floats, 256-bit decimals, nested values) is not applied. */
 struct lance_filter {
     uint32_t column; /* index among the dataset's columns */
     enum lance_filter_op op;
@@ -96,10 +105,10 @@ struct lance_scan_options {
     size_t column_count;
     const struct lance_filter *filters; /* all must hold; borrowed only during the call */
     size_t filter_count;
-    uint32_t batch_rows;  /* at most this many rows a batch; default 16384 */
-    size_t batch_bytes;   /* and roughly this many bytes (L20); default 8 MiB */
-    size_t task_rows;     /* rows one task covers; default 131072 */
-    const bool *stop;     /* polled (atomically); true ends every task with CANCELLED; may be NULL */
+    uint32_t batch_rows; /* at most this many rows a batch; default 16384 */
+    size_t batch_bytes;  /* and roughly this many bytes (L20); default 8 MiB */
+    size_t task_rows;    /* rows one task covers; default 131072 */
+    const bool *stop;    /* polled (atomically); true ends every task with CANCELLED; may be NULL */
 };
 void lance_scan_options_init(struct lance_scan_options *options);
 
@@ -130,7 +139,8 @@ struct lance_scan_stats { /* of one scan so far; thread-safe to read */
 };
 void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out);
 
-/* ---- writing ------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------------------
+ */
 
 struct lance_key_value {
     const char *key;
