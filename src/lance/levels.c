@@ -141,9 +141,12 @@ static lake_status unravel_item(struct lance_layer_out *layer, struct entries *e
                                 struct lake_error *err)
 {
     const uint16_t *def = entries->def;
-    uint64_t count = entries->count;
-    if (entries->rep != NULL) {
-        uint64_t kept = 0;
+    uint64_t count = entries->count, kept = 0;
+    if (entries->rep != NULL && kind == LANCE_ALL_VALID_ITEM) {
+        for (uint64_t i = 0; i < count; i++)
+            kept += def[i] <= visible_level;
+        count = kept;
+    } else if (entries->rep != NULL) {
         for (uint64_t i = 0; i < count; i++) {
             entries->visible[kept] = def[i];
             kept += def[i] <= visible_level;

@@ -406,6 +406,12 @@ static lake_status zip_encoding(const struct zip *zip, struct lance_page_layout 
     return node != NULL ? LAKE_OK : base_fail_no_memory(err, sizeof(*node));
 }
 
+/* Bits of a row in the Arrow buffer, 0 for booleans, which full-zip widens. */
+static uint64_t row_bits(const struct lance_leaf_type *type)
+{
+    return type->item_bits == 1 ? 0 : type->items * type->item_bits;
+}
+
 lake_status lance_full_zip_encode(const struct lance_page_plan *plan,
                                   struct lance_encoded_page *out, struct lake_error *err)
 {
@@ -435,7 +441,10 @@ lake_status lance_full_zip_encode(const struct lance_page_plan *plan,
     if (status == LAKE_OK)
         status = base_buffer_reserve(&rows->work[0], (size_t)rows->row_count * 8, err);
     uint64_t *starts = (uint64_t *)(void *)rows->work[0].data;
-    for (uint64_t i = 0; status == LAKE_OK && i < rows->entry_count; i++) {
+    bool plain = !zip.variable && bits == 0 && layout.bits_per_value == row_bits(&rows->type);
+    if (status == LAKE_OK && plain)
+        status = base_buffer_append(zip.out, rows->values.fixed.data, rows->values.fixed.size, err);
+    for (uint64_t i = 0; status == LAKE_OK && !plain && i < rows->entry_count; i++) {
         if (plan->rep == NULL || plan->rep[i] == plan->max_rep)
             starts[row++] = zip.out->size;
         status = put_entry(&zip, i, &slot, err);

@@ -488,7 +488,36 @@ static lake_status append_keys(struct lance_leaf_reader *reader, const uint8_t *
     return LAKE_OK;
 }
 
-static lake_status decode_indices(struct lance_leaf_reader *reader,
+/* Indices in reader->scratch that lead out of the dictionary: what null slots hold means nothing
+ * and becomes 0; a value's index is an error. */
+static lake_status clear_hidden_indices(struct lance_leaf_reader *reader,
+                                        const struct chunk_view *chunk, uint64_t bits,
+                                        uint64_t count, struct lake_error *err)
+{
+    struct base_buffer levels;
+    uint64_t slot = 0;
+    lake_status status = LAKE_OK;
+    base_buffer_init(&levels, (size_t)UINT16_MAX * 2);
+    if (reader->layout.def != NULL)
+        status = decode_levels(reader, reader->layout.def, chunk->def, chunk->levels, &levels, err);
+    const uint16_t *def = (const uint16_t *)(const void *)levels.data;
+    for (uint64_t i = 0; status == LAKE_OK && i < levels.size / 2 && slot < count; i++) {
+        if (def[i] > reader->visible_level)
+            continue;
+        if (def[i] != 0)
+            memset(reader->scratch.data + slot * (bits / 8), 0, (size_t)bits / 8);
+        else if (load_index(reader->scratch.data, bits, slot) >= reader->page_dictionary.count)
+            break;
+        slot++;
+    }
+    base_buffer_fini(&levels);
+    if (status == LAKE_OK && slot < count)
+        status = lake_fail(err, LAKE_DATA_LOSS, "a dictionary index beyond its %llu items",
+                           (unsigned long long)reader->page_dictionary.count);
+    return status;
+}
+
+static lake_status decode_indices(struct lance_leaf_reader *reader, const struct chunk_view *chunk,
                                   struct lance_chunk_buffers buffers, uint64_t count,
                                   struct lance_leaf_values *out, struct lake_error *err)
 {
@@ -507,16 +536,12 @@ static lake_status decode_indices(struct lance_leaf_reader *reader,
     if (status != LAKE_OK || count == 0)
         return status;
     const uint8_t *indices = reader->scratch.data;
-    /* Slots of nulls may hold anything; a dictionary without items has only such slots. */
     if (highest_index(indices, bits, count) >= items->count) {
-        if (reader->layout.def == NULL)
-            return lake_fail(err, LAKE_DATA_LOSS, "a dictionary index beyond its %llu items",
-                             (unsigned long long)items->count);
+        status = clear_hidden_indices(reader, chunk, bits, count, err);
+        if (status != LAKE_OK)
+            return status;
         if (items->count == 0)
             return lance_leaf_values_append_zeros(out, count, err);
-        for (uint64_t i = 0; i < count; i++)
-            if (load_index(indices, bits, i) >= items->count)
-                memset(reader->scratch.data + i * (bits / 8), 0, (size_t)bits / 8);
     }
     if (reader->type.kind == LANCE_LEAF_DICTIONARY)
         return append_keys(reader, indices, bits, count, out, err);
@@ -533,7 +558,7 @@ static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_
     struct lance_variable_view view;
     lake_status status;
     if (reader->page_has_dictionary)
-        return decode_indices(reader, buffers, count, out, err);
+        return decode_indices(reader, chunk, buffers, count, out, err);
     switch (reader->type.kind) {
     case LANCE_LEAF_VARIABLE:
         status = lance_chunk_decode_variable(&reader->codec, reader->layout.values, buffers, count,

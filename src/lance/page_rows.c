@@ -466,16 +466,27 @@ struct entries {
     uint64_t count;
 };
 
-static lake_status push_entry(struct entries *to, uint16_t rep, uint16_t def, int64_t index,
-                              struct lake_error *err)
+static lake_status reserve_entries(struct entries *to, uint64_t more, struct lake_error *err)
 {
-    lake_status status = base_buffer_append(to->rep, &rep, sizeof(rep), err);
+    size_t bytes;
+    if (more > SIZE_MAX || !base_size_mul((size_t)more, sizeof(int64_t), &bytes))
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "too many list items in one batch");
+    lake_status status = base_buffer_reserve(to->rep, bytes / 4, err);
     if (status == LAKE_OK)
-        status = base_buffer_append(to->def, &def, sizeof(def), err);
-    if (status == LAKE_OK)
-        status = base_buffer_append(to->index, &index, sizeof(index), err);
+        status = base_buffer_reserve(to->def, bytes / 4, err);
+    return status != LAKE_OK ? status : base_buffer_reserve(to->index, bytes, err);
+}
+
+/* Into room that is reserved. */
+static inline void push_entry(struct entries *to, uint16_t rep, uint16_t def, int64_t index)
+{
+    ((uint16_t *)(void *)to->rep->data)[to->count] = rep;
+    ((uint16_t *)(void *)to->def->data)[to->count] = def;
+    ((int64_t *)(void *)to->index->data)[to->count] = index;
     to->count++;
-    return status;
+    to->rep->size += sizeof(rep);
+    to->def->size += sizeof(def);
+    to->index->size += sizeof(index);
 }
 
 /* An item layer: nulls are decided, the others move on to the child (or stay at the leaf). */
@@ -506,26 +517,29 @@ static lake_status enter_list(const struct lance_page_rows *rows, const struct A
     const uint16_t *rep = (const uint16_t *)(const void *)from->rep->data;
     const uint16_t *def = (const uint16_t *)(const void *)from->def->data;
     const int64_t *index = (const int64_t *)(const void *)from->index->data;
-    uint16_t null = (uint16_t)rows->null_level[layer];
+    uint16_t null_level = (uint16_t)rows->null_level[layer];
     bool large = rows->path.large_list[layer];
-    lake_status status = LAKE_OK;
-    for (uint64_t i = 0; status == LAKE_OK && i < from->count; i++) {
-        if (index[i] < 0) {
-            status = push_entry(to, rep[i], def[i], -1, err);
-            continue;
+    bool nulls = has_nulls(array);
+    for (uint64_t i = 0; i < from->count; i++) {
+        uint64_t at = (uint64_t)index[i], start = 0, end = 0;
+        bool null =
+            index[i] >= 0 && nulls && !bit_at(array->buffers[0], at + (uint64_t)array->offset);
+        if (index[i] >= 0 && !null) {
+            start = offset_at(array, large, at);
+            end = offset_at(array, large, at + 1);
         }
-        uint64_t at = (uint64_t)index[i];
-        if (has_nulls(array) && !bit_at(array->buffers[0], at + (uint64_t)array->offset)) {
-            status = push_entry(to, rep[i], null, -1, err);
-            continue;
-        }
-        uint64_t start = offset_at(array, large, at), end = offset_at(array, large, at + 1);
-        if (start >= end)
-            status = push_entry(to, rep[i], (uint16_t)(null + 1), -1, err);
-        for (uint64_t k = start; status == LAKE_OK && k < end; k++)
-            status = push_entry(to, k == start ? rep[i] : below, 0, (int64_t)k, err);
+        uint64_t items = end > start ? end - start : 0;
+        lake_status status = reserve_entries(to, BASE_MAX(items, (uint64_t)1), err);
+        if (status != LAKE_OK)
+            return status;
+        if (index[i] < 0)
+            push_entry(to, rep[i], def[i], -1);
+        else if (items == 0)
+            push_entry(to, rep[i], (uint16_t)(null_level + !null), -1);
+        for (uint64_t k = 0; k < items; k++)
+            push_entry(to, k == 0 ? rep[i] : below, 0, (int64_t)(start + k));
     }
-    return status;
+    return LAKE_OK;
 }
 
 static void clear_entries(struct entries *entries)
@@ -567,8 +581,9 @@ static lake_status append_list_rows(struct lance_page_rows *rows, const struct A
     base_buffer_init(&other_def, MAX_ROWS_BYTES);
     base_buffer_init(&other_index, MAX_ROWS_BYTES);
     clear_entries(&now);
+    status = reserve_entries(&now, count, err);
     for (uint64_t i = 0; status == LAKE_OK && i < count; i++)
-        status = push_entry(&now, lists, 0, (int64_t)(start + i), err);
+        push_entry(&now, lists, 0, (int64_t)(start + i));
     for (size_t i = 0; status == LAKE_OK && i < rows->path.layer_count; i++) {
         if (rows->path.is_list[i]) {
             clear_entries(&next);
