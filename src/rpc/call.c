@@ -53,6 +53,9 @@ void rpc_server_call_unref(struct rpc_call *call)
     if (call->sending != NULL) {
         grpc_byte_buffer_destroy(call->sending);
     }
+    if (call->held != NULL) {
+        grpc_byte_buffer_destroy(call->held);
+    }
     if (call->last != NULL) {
         grpc_byte_buffer_destroy(call->last);
     }
@@ -125,14 +128,34 @@ static size_t add_headers_op(struct rpc_call *call, grpc_op *ops, size_t count)
     return count + 1;
 }
 
+static size_t add_message_op(grpc_op *ops, size_t count, grpc_byte_buffer *message)
+{
+    ops[count] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
+    ops[count].data.send_message.send_message = message;
+    return count + 1;
+}
+
+static size_t add_close_op(struct rpc_call *call, grpc_op *ops, size_t count)
+{
+    if (call->close_started) {
+        return count;
+    }
+    call->close_started = true;
+    ops[count] = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    ops[count].data.recv_close_on_server.cancelled = &call->close_cancelled;
+    return count + 1;
+}
+
 void rpc_server_call_finish(struct rpc_call *call, lake_status status, const struct lake_error *err)
 {
-    grpc_op ops[3];
+    grpc_op ops[4];
     size_t count = add_headers_op(call, ops, 0);
-    if (status == LAKE_OK && call->last != NULL) {
-        ops[count] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
-        ops[count++].data.send_message.send_message = call->last;
+    if (call->held != NULL) {
+        count = add_message_op(ops, count, call->held);
+    } else if (status == LAKE_OK && call->last != NULL) {
+        count = add_message_op(ops, count, call->last);
     }
+    count = add_close_op(call, ops, count);
     char number[16];
     snprintf(number, sizeof(number), "%d", (int)status);
     grpc_metadata trailer = {.key = grpc_slice_from_static_string(RPC_STATUS_HEADER),
@@ -152,6 +175,16 @@ void rpc_server_call_finish(struct rpc_call *call, lake_status status, const str
     grpc_slice_unref(details);
     grpc_slice_unref(trailer.value);
     rpc_server_call_unref(call);
+}
+
+/* Most calls end before anybody asks whether they were cancelled: only then is CLOSE an event of
+ * its own, else it comes with FINISH. */
+void rpc_server_call_watch_close(struct rpc_call *call)
+{
+    grpc_op op;
+    if (add_close_op(call, &op, 0) == 1) {
+        (void)rpc_server_start_batch(call, &op, 1, &call->close);
+    }
 }
 
 static void refuse(struct rpc_call *call, const struct lake_error *err)
@@ -280,10 +313,6 @@ static void on_request(struct rpc_call *call, bool ok)
     if (method->registered == NULL) {
         call->deadline = call->details.deadline;
     }
-    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
-    op.data.recv_close_on_server.cancelled = &call->close_cancelled;
-    (void)rpc_server_start_batch(call, &op, 1, &call->close);
-
     struct lake_error err = {0};
     if (admit(call, &err) != LAKE_OK) {
         refuse(call, &err);
@@ -315,6 +344,7 @@ static void on_first_message(struct rpc_call *call)
         return;
     }
     struct rpc_server *server = call->method->server;
+    call->queued_us = base_clock_monotonic_us();
     if (base_pool_submit(server->pool, rpc_server_call_run, call, NULL) != LAKE_OK) {
         lake_fail(&err, LAKE_RESOURCE_EXHAUSTED,
                   "the server is busy with %u calls and %u more wait: try again later",
@@ -441,13 +471,20 @@ static lake_status wait_sent(struct rpc_call *call, struct lake_error *err)
     return ok ? LAKE_OK : fail_cancelled(call, err);
 }
 
+/* The wait has worn a call out: nobody may want it any more. */
+#define QUEUED_LONG_US 2000
+
 void rpc_server_call_run(void *context)
 {
     struct rpc_call *call = context;
     struct lake_error err = {0};
     lake_status status;
-    if (rpc_call_cancelled(call) || rpc_call_time_left_ms(call) <= 0) {
-        status = fail_cancelled(call, &err); /* while it waited for a worker */
+    call->thread = pthread_self();
+    if (call->queued_us != 0 && base_clock_monotonic_us() - call->queued_us > QUEUED_LONG_US) {
+        rpc_server_call_watch_close(call);
+    }
+    if (atomic_load(&call->cancelled) || rpc_call_time_left_ms(call) <= 0) {
+        status = fail_cancelled(call, &err);
     } else {
         status = call->method->handler(call, call->method->context, &err);
     }
@@ -490,6 +527,9 @@ int64_t rpc_call_time_left_ms(const struct rpc_call *call)
 
 bool rpc_call_cancelled(const struct rpc_call *call)
 {
+    if (pthread_equal(call->thread, pthread_self())) {
+        rpc_server_call_watch_close((struct rpc_call *)(uintptr_t)call);
+    }
     return atomic_load(&call->cancelled);
 }
 
@@ -501,6 +541,9 @@ void rpc_call_abort(struct rpc_call *call, lake_status status)
 
 void rpc_call_on_cancel(struct rpc_call *call, void (*notify)(void *context), void *context)
 {
+    if (notify != NULL) {
+        rpc_server_call_watch_close(call);
+    }
     pthread_mutex_lock(&call->mutex);
     while (call->notify_running) {
         pthread_cond_wait(&call->changed, &call->mutex);
@@ -535,12 +578,99 @@ lake_status rpc_call_set_header(struct rpc_call *call, const char *name, struct 
     return LAKE_OK;
 }
 
+/* Gives `message` to gRPC, after the one before it. Takes it over. */
+static lake_status send_now(struct rpc_call *call, grpc_byte_buffer *message,
+                            struct lake_error *err)
+{
+    lake_status status = wait_sent(call, err);
+    if (status == LAKE_OK && atomic_load(&call->cancelled)) {
+        status = fail_cancelled(call, err);
+    }
+    if (status != LAKE_OK) {
+        grpc_byte_buffer_destroy(message);
+        return status;
+    }
+    call->sending = message;
+    grpc_op ops[2];
+    size_t count = add_headers_op(call, ops, 0);
+    count = add_message_op(ops, count, message);
+    pthread_mutex_lock(&call->mutex);
+    call->send_state = OP_PENDING;
+    pthread_mutex_unlock(&call->mutex);
+    if (!rpc_server_start_batch(call, ops, count, &call->send)) {
+        pthread_mutex_lock(&call->mutex);
+        call->send_state = OP_DONE;
+        call->send_ok = false;
+        pthread_mutex_unlock(&call->mutex);
+    }
+    return LAKE_OK;
+}
+
+static lake_status send_held(struct rpc_call *call, struct lake_error *err)
+{
+    grpc_byte_buffer *message = call->held;
+    call->held = NULL;
+    return message != NULL ? send_now(call, message, err) : LAKE_OK;
+}
+
+static lake_status new_message(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
+                               grpc_byte_buffer **out, struct lake_error *err)
+{
+    grpc_byte_buffer *message = NULL;
+    lake_status status = rpc_message_new(parts, part_count, &message, err);
+    if (status == LAKE_OK && call->closed) {
+        status =
+            lake_fail(err, LAKE_FAILED_PRECONDITION, "the reply's last message was already sent");
+    }
+    if (status == LAKE_OK) {
+        status = send_held(call, err);
+    }
+    if (status == LAKE_OK) {
+        *out = message;
+    } else if (message != NULL) {
+        grpc_byte_buffer_destroy(message);
+    }
+    return status;
+}
+
+lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
+                          struct lake_error *err)
+{
+    grpc_byte_buffer *message = NULL;
+    lake_status status = new_message(call, parts, part_count, &message, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (!call->sent_one) {
+        call->sent_one = true;
+        call->held = message; /* maybe the only one: then it goes out with the status */
+        return LAKE_OK;
+    }
+    return send_now(call, message, err);
+}
+
+lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
+                               struct lake_error *err)
+{
+    grpc_byte_buffer *message = NULL;
+    lake_status status = new_message(call, parts, part_count, &message, err);
+    if (status == LAKE_OK) {
+        call->closed = true;
+        call->last = message;
+    }
+    return status;
+}
+
 lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, bool *end,
                              struct lake_error *err)
 {
     if (call->ended) {
         *end = true;
         return LAKE_OK;
+    }
+    lake_status status = send_held(call, err); /* the client may wait for it before it goes on */
+    if (status != LAKE_OK) {
+        return status;
     }
     pthread_mutex_lock(&call->mutex);
     bool idle = call->receive_state == OP_IDLE;
@@ -573,72 +703,7 @@ lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, boo
     }
     call->taken = true;
     *end = false;
-    lake_status status = rpc_payload_gather(message, out, err);
+    status = rpc_payload_gather(message, out, err);
     grpc_byte_buffer_destroy(message);
     return status;
-}
-
-static lake_status check_open(struct rpc_call *call, struct lake_error *err)
-{
-    if (call->closed) {
-        return lake_fail(err, LAKE_FAILED_PRECONDITION,
-                         "the reply's last message was already sent");
-    }
-    return LAKE_OK;
-}
-
-lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
-                          struct lake_error *err)
-{
-    grpc_byte_buffer *message = NULL;
-    lake_status status = rpc_message_new(parts, part_count, &message, err);
-    if (status == LAKE_OK) {
-        status = check_open(call, err);
-    }
-    if (status == LAKE_OK) {
-        status = wait_sent(call, err);
-    }
-    if (status == LAKE_OK && rpc_call_cancelled(call)) {
-        status = fail_cancelled(call, err);
-    }
-    if (status != LAKE_OK) {
-        if (message != NULL) {
-            grpc_byte_buffer_destroy(message);
-        }
-        return status;
-    }
-    call->sending = message;
-    grpc_op ops[2];
-    size_t count = add_headers_op(call, ops, 0);
-    ops[count] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
-    ops[count++].data.send_message.send_message = message;
-    pthread_mutex_lock(&call->mutex);
-    call->send_state = OP_PENDING;
-    pthread_mutex_unlock(&call->mutex);
-    if (!rpc_server_start_batch(call, ops, count, &call->send)) {
-        pthread_mutex_lock(&call->mutex);
-        call->send_state = OP_DONE;
-        call->send_ok = false;
-        pthread_mutex_unlock(&call->mutex);
-    }
-    return LAKE_OK;
-}
-
-lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
-                               struct lake_error *err)
-{
-    grpc_byte_buffer *message = NULL;
-    lake_status status = rpc_message_new(parts, part_count, &message, err);
-    if (status == LAKE_OK) {
-        status = check_open(call, err);
-    }
-    if (status != LAKE_OK) {
-        if (message != NULL) {
-            grpc_byte_buffer_destroy(message);
-        }
-        return status;
-    }
-    call->closed = true;
-    call->last = message;
-    return LAKE_OK;
 }

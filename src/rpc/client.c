@@ -234,7 +234,9 @@ struct rpc_client_call {
     bool status_pending;
     bool reply_begun; /* the reply's headers were asked for */
     bool received_one;
-    bool ended; /* code, details and trailing are known */
+    bool sent_one;
+    bool ended;             /* code, details and trailing are known */
+    grpc_byte_buffer *held; /* the first message, until the call goes on */
     grpc_byte_buffer *sending;
     grpc_byte_buffer *received;
     grpc_metadata_array initial;
@@ -475,6 +477,38 @@ static lake_status ended_by_server(struct rpc_client_call *call, struct lake_err
     return status;
 }
 
+/* Gives `message` (NULL: none) to gRPC after the one before it, with the end of sending when
+ * `last`. Takes it over. */
+static lake_status send_now(struct rpc_client_call *call, grpc_byte_buffer *message, bool last,
+                            struct lake_error *err)
+{
+    if (call->ended || !send_done(call)) {
+        if (message != NULL) {
+            grpc_byte_buffer_destroy(message);
+        }
+        return ended_by_server(call, err);
+    }
+    grpc_op ops[3];
+    size_t count = add_begin_op(call, ops, 0);
+    if (message != NULL) {
+        call->sending = message;
+        ops[count] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
+        ops[count++].data.send_message.send_message = message;
+    }
+    if (last) {
+        ops[count++] = (grpc_op){.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+        call->sending_finished = true;
+    }
+    return start_send(call, ops, count, err);
+}
+
+static lake_status send_held(struct rpc_client_call *call, struct lake_error *err)
+{
+    grpc_byte_buffer *message = call->held;
+    call->held = NULL;
+    return message != NULL ? send_now(call, message, false, err) : LAKE_OK;
+}
+
 static lake_status send_message(struct rpc_client_call *call, struct rpc_part *parts,
                                 size_t part_count, bool last, struct lake_error *err)
 {
@@ -483,8 +517,8 @@ static lake_status send_message(struct rpc_client_call *call, struct rpc_part *p
     if (status == LAKE_OK && call->sending_finished) {
         status = lake_fail(err, LAKE_FAILED_PRECONDITION, "the call's sending was finished before");
     }
-    if (status == LAKE_OK && (call->ended || !send_done(call))) {
-        status = ended_by_server(call, err);
+    if (status == LAKE_OK) {
+        status = send_held(call, err);
     }
     if (status != LAKE_OK) {
         if (message != NULL) {
@@ -492,16 +526,13 @@ static lake_status send_message(struct rpc_client_call *call, struct rpc_part *p
         }
         return status;
     }
-    call->sending = message;
-    grpc_op ops[3];
-    size_t count = add_begin_op(call, ops, 0);
-    ops[count] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
-    ops[count++].data.send_message.send_message = message;
-    if (last) {
-        ops[count++] = (grpc_op){.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
-        call->sending_finished = true;
+    if (!call->sent_one && !last) {
+        call->sent_one = true;
+        call->held = message; /* maybe the only one: then it goes out with the end of sending */
+        return LAKE_OK;
     }
-    return start_send(call, ops, count, err);
+    call->sent_one = true;
+    return send_now(call, message, last, err);
 }
 
 lake_status rpc_client_call_send(struct rpc_client_call *call, struct rpc_part *parts,
@@ -521,27 +552,22 @@ lake_status rpc_client_call_finish_sending(struct rpc_client_call *call, struct 
     if (call->sending_finished) {
         return LAKE_OK;
     }
-    if (call->ended || !send_done(call)) {
-        return ended_by_server(call, err);
-    }
-    call->sending_finished = true;
-    grpc_op ops[2];
-    size_t count = add_begin_op(call, ops, 0);
-    ops[count++] = (grpc_op){.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
-    return start_send(call, ops, count, err);
+    grpc_byte_buffer *message = call->held;
+    call->held = NULL;
+    return send_now(call, message, true, err);
 }
 
 lake_status rpc_client_call_receive(struct rpc_client_call *call, struct rpc_payload *out,
                                     bool *end, struct lake_error *err)
 {
-    lake_status status = LAKE_OK;
-    if (!call->ended) {
-        if (!call->receive_pending) {
-            status = start_receive(call, err);
-        }
-        if (status != LAKE_OK) {
-            return status;
-        }
+    lake_status status = send_held(call, err);
+    if (status == LAKE_OK && !call->ended && !call->receive_pending) {
+        status = start_receive(call, err);
+    }
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (call->receive_pending) {
         (void)pluck(call, receive_tag(call));
         call->receive_pending = false;
     }
@@ -601,6 +627,9 @@ void rpc_client_call_free(struct rpc_client_call *call)
         grpc_call_cancel(call->handle, NULL);
     }
     (void)send_done(call);
+    if (call->held != NULL) {
+        grpc_byte_buffer_destroy(call->held);
+    }
     if (call->receive_pending) {
         (void)pluck(call, receive_tag(call));
     }

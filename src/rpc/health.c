@@ -194,6 +194,7 @@ void rpc_health_watch_start(struct rpc_call *call)
     lake_status status = read_request(call, &known, &err);
     int health = HEALTH_UNKNOWN;
     bool begin = false;
+    rpc_server_call_watch_close(call);
     if (status == LAKE_OK) {
         pthread_mutex_lock(&server->mutex);
         health = known ? health_now(server) : HEALTH_UNKNOWN;
@@ -219,7 +220,7 @@ void rpc_health_watch_start(struct rpc_call *call)
     if (begin) {
         watch_send(call, health);
     }
-    if (rpc_call_cancelled(call)) {
+    if (atomic_load(&call->cancelled)) {
         rpc_health_watch_closed(call); /* its CLOSE may have come before it was on the list */
     }
     rpc_server_call_unref(call);

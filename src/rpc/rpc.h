@@ -122,7 +122,9 @@ struct lake_str rpc_call_header(const struct rpc_call *call, const char *name);
 const char *rpc_call_peer(struct rpc_call *call); /* such as "ipv4:127.0.0.1:40312" */
 /* Milliseconds left until the client's deadline, or INT64_MAX. */
 int64_t rpc_call_time_left_ms(const struct rpc_call *call);
-bool rpc_call_cancelled(const struct rpc_call *call); /* thread-safe */
+/* Thread-safe; on another thread than the handler's, only once the handler itself has asked, or has
+ * set a notify. */
+bool rpc_call_cancelled(const struct rpc_call *call);
 /* `notify` runs once, on another thread, when the client goes away or cancels or the server stops
  * hard; or at once when that has happened. It must not block. NULL clears it and waits for a
  * running one to end. */
@@ -138,12 +140,13 @@ lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, boo
                              struct lake_error *err);
 /* One reply message made of `parts` in order. Returns when the transport has taken the message
  * before it, so one message goes out while the next is made, and a slow reader holds the handler
- * here (SQL-9). Takes over every part's release, also on failure. CANCELLED or DEADLINE_EXCEEDED
- * when the client no longer wants the reply. */
+ * here (SQL-9). The first message leaves with the next send or receive, or with the status: a unary
+ * reply is one write. Takes over every part's release, also on failure. CANCELLED or
+ * DEADLINE_EXCEEDED when the client no longer wants the reply. */
 lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                           struct lake_error *err);
-/* The same for a message that is known to be the last, such as a unary reply: it leaves together
- * with the status, once the handler has returned OK, in a single write; an error discards it. */
+/* The same for a message that is known to be the last: it leaves together with the status, once the
+ * handler has returned OK; an error discards it. */
 lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                                struct lake_error *err);
 
@@ -174,8 +177,9 @@ lake_status rpc_client_call_start(struct rpc_channel *channel, const char *metho
                                   const struct rpc_header *headers, size_t header_count,
                                   int64_t deadline_ms, struct rpc_client_call **out,
                                   struct lake_error *err);
-/* Returns when the transport has taken the message before it. Takes over every part's release, also
- * on failure. When the server has already ended the call it fails with the server's status. */
+/* Returns when the transport has taken the message before it. The first message leaves with the
+ * next send, receive or finish_sending. Takes over every part's release, also on failure. When the
+ * server has already ended the call it fails with the server's status. */
 lake_status rpc_client_call_send(struct rpc_client_call *call, struct rpc_part *parts,
                                  size_t part_count, struct lake_error *err);
 /* The same for the last message: one write instead of two, so prefer it where it fits. */

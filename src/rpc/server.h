@@ -5,7 +5,8 @@
  * the worker that runs a call's handler starts batches and waits on the call's condition.
  *
  *   REQUEST  a call has arrived (its headers, no message yet)
- *   CLOSE    it is over for gRPC: finished, cancelled, or the client is gone
+ *   CLOSE    it is over for gRPC: finished, cancelled, or the client is gone; asked for only when
+ *            somebody wants to know of a cancellation, else part of FINISH
  *   RECEIVE  a request message, or the client's end
  *   SEND     the transport took a reply message
  *   FINISH   the transport took the status
@@ -92,11 +93,16 @@ struct rpc_call {
     bool taken;   /* the handler has received one */
     bool ended;   /* the client has finished sending */
     bool headers_sent;
+    bool close_started; /* CLOSE was asked for */
+    bool sent_one;
     bool closed; /* the last message was given */
     grpc_metadata reply_headers[SERVER_REPLY_HEADERS_MAX];
     size_t reply_header_count;
     grpc_byte_buffer *sending;
-    grpc_byte_buffer *last; /* goes out with the status */
+    grpc_byte_buffer *held; /* the first one, until the call goes on */
+    grpc_byte_buffer *last; /* goes out with the status, if that is OK */
+    pthread_t thread;       /* the one that runs the handler */
+    int64_t queued_us;      /* when it began to wait for a worker; 0: not at all */
 
     /* Of a health watch: guarded by the server's mutex. */
     struct rpc_call *watch_next;
@@ -155,7 +161,8 @@ bool rpc_server_start_batch(struct rpc_call *call, const grpc_op *ops, size_t op
 struct rpc_call *rpc_server_call_new(struct server_method *method);
 void rpc_server_call_ref(struct rpc_call *call);
 void rpc_server_call_unref(struct rpc_call *call);
-void rpc_server_call_run(void *call); /* a task of the pool */
+void rpc_server_call_run(void *call);                    /* a task of the pool */
+void rpc_server_call_watch_close(struct rpc_call *call); /* asks for CLOSE as an event of its own */
 /* Ends the call; gives up the finisher's reference. */
 void rpc_server_call_finish(struct rpc_call *call, lake_status status,
                             const struct lake_error *err);

@@ -212,6 +212,23 @@ static void handler_errors_arrive_with_code_and_message(void **state)
     }
 }
 
+static void what_was_sent_before_an_error_still_arrives(void **state)
+{
+    (void)state;
+    struct lake_error err = {0};
+    struct rpc_client_call *call = call_with(f.channel, "/t.T/Partial", "x", 5000);
+    struct rpc_payload reply = {{NULL, 0}, NULL};
+    bool end = true;
+    assert_ok(rpc_client_call_receive(call, &reply, &end, &err), &err);
+    assert_memory_equal(reply.bytes.data, "a part", 6);
+    rpc_payload_fini(&reply);
+    assert_failed(LAKE_DATA_LOSS, "the rest is gone",
+                  rpc_client_call_receive(call, &reply, &end, &err), &err);
+    assert_failed(LAKE_DATA_LOSS, "the rest is gone",
+                  rpc_client_call_receive(call, &reply, &end, &err), &err);
+    rpc_client_call_free(call);
+}
+
 static void outcome_unknown_survives_the_wire(void **state)
 {
     (void)state;
@@ -453,6 +470,7 @@ int main(void)
         cmocka_unit_test(bidirectional_call_answers_before_the_next_request),
         cmocka_unit_test(every_part_is_released_once_also_when_the_call_fails),
         cmocka_unit_test(handler_errors_arrive_with_code_and_message),
+        cmocka_unit_test(what_was_sent_before_an_error_still_arrives),
         cmocka_unit_test(outcome_unknown_survives_the_wire),
         cmocka_unit_test(sending_into_an_ended_call_gives_the_servers_status),
         cmocka_unit_test(unknown_method_is_unimplemented),

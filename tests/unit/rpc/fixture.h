@@ -189,6 +189,16 @@ UNUSED static lake_status handle_fail(struct rpc_call *call, void *context, stru
                      (unsigned long long)number);
 }
 
+/* One message, then an error. */
+UNUSED static lake_status handle_partial(struct rpc_call *call, void *context,
+                                         struct lake_error *err)
+{
+    (void)context;
+    struct rpc_part part = copy_of(bytes_of("a part"));
+    lake_status status = rpc_call_send(call, &part, 1, err);
+    return status != LAKE_OK ? status : lake_fail(err, LAKE_DATA_LOSS, "the rest is gone");
+}
+
 UNUSED static void note_cancel(void *context)
 {
     struct fixture *f = context;
@@ -260,11 +270,11 @@ static void fixture_add_methods(struct fixture *f)
         bool anonymous;
         rpc_handler handler;
     } methods[] = {
-        {"/t.T/Echo", false, handle_echo},        {"/t.T/Count", false, handle_count},
-        {"/t.T/Upload", false, handle_upload},    {"/t.T/Chat", false, handle_chat},
-        {"/t.T/Fail", false, handle_fail},        {"/t.T/Block", false, handle_block},
-        {"/t.T/Endless", false, handle_endless},  {"/t.T/Describe", false, handle_describe},
-        {"/t.T/Handshake", true, handle_describe}};
+        {"/t.T/Echo", false, handle_echo},         {"/t.T/Count", false, handle_count},
+        {"/t.T/Upload", false, handle_upload},     {"/t.T/Chat", false, handle_chat},
+        {"/t.T/Fail", false, handle_fail},         {"/t.T/Partial", false, handle_partial},
+        {"/t.T/Block", false, handle_block},       {"/t.T/Endless", false, handle_endless},
+        {"/t.T/Describe", false, handle_describe}, {"/t.T/Handshake", true, handle_describe}};
     struct lake_error err = {0};
     for (size_t i = 0; i < BASE_ARRAY_LEN(methods); i++) {
         assert_ok(rpc_server_add_method(f->server, methods[i].path, methods[i].anonymous,

@@ -94,7 +94,7 @@ static void torn_upload_never_looks_complete(void **state)
         struct rpc_client_call *call = NULL;
         assert_ok(rpc_client_call_start(f.channel, "/t.T/Upload", NULL, 0, 10000, &call, &err),
                   &err);
-        for (int n = 0; n < i % 5 + 1; n++) {
+        for (int n = 0; n < i % 5 + 2; n++) {
             struct rpc_part part = copy_of(bytes_of("a whole message"));
             assert_ok(rpc_client_call_send(call, &part, 1, &err), &err);
         }
