@@ -284,6 +284,7 @@ lake_status lance_append_commit(struct lance_append *append,
         commit(append, NULL, options == NULL ? &defaults : options, &manifest, err);
     if (status == LAKE_OK) {
         *version = manifest->pb->version;
+        lance_dataset_cache_manifest(append->base, manifest); /* most likely asked for next */
         lance_manifest_unref(manifest);
     }
     return status;

@@ -215,6 +215,23 @@ lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_
     return LAKE_OK;
 }
 
+static bool manifest_key_of(struct lance_cache *cache, const char *cache_key, uint64_t version,
+                            char out[CACHE_KEY_BYTES])
+{
+    return cache != NULL && cache_key != NULL &&
+           snprintf(out, CACHE_KEY_BYTES, "%s\n%" PRIu64, cache_key, version) < CACHE_KEY_BYTES;
+}
+
+void lance_dataset_cache_manifest(const struct lance_dataset *dataset,
+                                  struct lance_manifest *manifest)
+{
+    char key[CACHE_KEY_BYTES];
+    if (manifest_key_of(dataset->cache, dataset->cache_key, manifest->pb->version, key)) {
+        lance_cache_put(dataset->cache, LANCE_CACHED_MANIFEST, key, manifest,
+                        manifest->memory_bytes);
+    }
+}
+
 /* The naming scheme of a version asked for by number is found by asking for both names. */
 static lake_status read_version(struct storage_store *store, uint64_t version,
                                 struct lance_manifest **out, struct lake_error *err)

@@ -176,6 +176,9 @@ struct lance_dataset { /* immutable, shared */
 lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_cache *cache,
                                       const char *cache_key, struct lance_manifest *manifest,
                                       struct lance_dataset **out, struct lake_error *err);
+/* Keeps the manifest of another version of the same dataset, so that opening it reads nothing. */
+void lance_dataset_cache_manifest(const struct lance_dataset *dataset,
+                                  struct lance_manifest *manifest);
 /* A data file of the dataset through the cache; a missing one is DATA_LOSS. */
 lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
                                     struct lance_file **out, struct lake_error *err);

@@ -215,6 +215,18 @@ def test_lake_reads_what_pylance_changes_and_appends_on_top(path, storage):
     assert lance.dataset(uri, version="keep").version == lance.dataset(uri).tags.list()["keep"]["version"]
 
 
+def test_case_L17_a_struct_column_added_later_is_null_where_it_was_not(path, storage):
+    lake_write(sample(0, 20).select(["id"]), path, storage)
+    kind = pa.struct([("a", pa.int32()), ("b", pa.string())])
+    lance.dataset(str(path)).add_columns(pa.field("s", kind))
+    more = pa.table(
+        {"id": pa.array([20, 21, 22]), "s": pa.array([None, {"a": None, "b": None}, {"a": 1, "b": "x"}], kind)}
+    )
+    lake_write(more, path, storage, append=True)
+    values = assert_agree(path)["s"].to_pylist()
+    assert values == [None] * 21 + [{"a": None, "b": None}, {"a": 1, "b": "x"}]
+
+
 def test_many_deleted_rows_come_as_a_bitmap_and_are_read(path, storage):
     lake_write(sample(0, 40000), path, storage)
     dataset = lance.dataset(str(path))

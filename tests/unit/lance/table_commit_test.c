@@ -116,6 +116,37 @@ static void appends_add_versions_and_keep_the_old_ones(void **state)
     lines_fini(&expected);
 }
 
+/* The version just published comes from the cache: not one read, whatever happens to the store. */
+static void a_published_version_is_in_the_cache(void **state)
+{
+    struct fixture *f = *state;
+    struct faulty_store faulty;
+    struct lance_cache *cache = NULL;
+    struct lance_dataset *dataset = NULL;
+    struct lance_append *append = NULL;
+    struct ArrowArray batch;
+    uint64_t version = 0;
+    uint64_t seed = 1;
+    create_dataset(f, "int32");
+    faulty_store_init(&faulty, f->store);
+    OK(lance_cache_new(1 << 20, &cache, &f->err));
+    OK(lance_dataset_open(faulty.store, cache, "key", 1, &dataset, &f->err));
+    random_batch(lance_dataset_schema(dataset), 10, &seed, &batch);
+    OK(lance_append_new(faulty.store, dataset, &append, &f->err));
+    OK(lance_append_write(append, &batch, &f->err));
+    OK(lance_append_commit(append, NULL, &version, &f->err));
+    ArrowArrayRelease(&batch);
+    lance_append_free(append);
+    lance_dataset_unref(dataset);
+    uint64_t before = faulty.op_count;
+    OK(lance_dataset_open(faulty.store, cache, "key", version, &dataset, &f->err));
+    assert_int_equal(faulty.op_count, before);
+    assert_int_equal(lance_dataset_row_count(dataset), 10);
+    lance_dataset_unref(dataset);
+    lance_cache_free(cache);
+    faulty_store_fini(&faulty);
+}
+
 static void carry_index(LancePb__Manifest *pb, void *context)
 {
     (void)context;
@@ -701,6 +732,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_new_dataset_says_who_made_it),
         TEST(appends_add_versions_and_keep_the_old_ones),
+        TEST(a_published_version_is_in_the_cache),
         TEST(an_append_continues_ids_and_row_ids),
         TEST(the_index_section_is_carried_over),
         TEST(a_table_with_v1_names_keeps_them),

@@ -327,6 +327,46 @@ static void case_L17_a_null_struct_stays_null_under_a_filter(void **state)
     lines_fini(&rows);
 }
 
+/* ---- L19 ----------------------------------------------------------------------------------------
+ */
+
+static void case_L19_rows_after_a_null_struct_do_not_shift(void **state)
+{
+    struct fixture *f = *state;
+    struct ArrowSchema schema;
+    struct ArrowArray batch;
+    struct lines rows;
+    create_dataset(f, "struct<a: int32, b: utf8, c: list<int64>>");
+    schema_of("struct<a: int32, b: utf8, c: list<int64>>", &schema);
+    assert_int_equal(ArrowArrayInitFromSchema(&batch, &schema, NULL), NANOARROW_OK);
+    assert_int_equal(ArrowArrayStartAppending(&batch), NANOARROW_OK);
+    for (int64_t i = 1; i <= 3; i++) {
+        struct ArrowArray *value = batch.children[0];
+        if (i == 2) {
+            assert_int_equal(ArrowArrayAppendNull(value, 1), NANOARROW_OK);
+        } else {
+            assert_int_equal(ArrowArrayAppendInt(value->children[0], i), NANOARROW_OK);
+            assert_int_equal(ArrowArrayAppendString(value->children[1], ArrowCharView("x")),
+                             NANOARROW_OK);
+            assert_int_equal(ArrowArrayAppendInt(value->children[2]->children[0], i * 10),
+                             NANOARROW_OK);
+            assert_int_equal(ArrowArrayFinishElement(value->children[2]), NANOARROW_OK);
+            assert_int_equal(ArrowArrayFinishElement(value), NANOARROW_OK);
+        }
+        assert_int_equal(ArrowArrayFinishElement(&batch), NANOARROW_OK);
+    }
+    assert_int_equal(ArrowArrayFinishBuildingDefault(&batch, NULL), NANOARROW_OK);
+    (void)append_batch(f, &batch, NULL);
+    read_rows(f, 0, &rows);
+    assert_int_equal(rows.count, 3);
+    assert_string_equal(rows.items[0], "{c0:{a:1,b:'x',c:[10]}}");
+    assert_string_equal(rows.items[1], "{c0:null}");
+    assert_string_equal(rows.items[2], "{c0:{a:3,b:'x',c:[30]}}");
+    lines_fini(&rows);
+    ArrowArrayRelease(&batch);
+    ArrowSchemaRelease(&schema);
+}
+
 /* ---- L20: batches are bounded by bytes ----------------------------------------------------------
  */
 
@@ -700,6 +740,7 @@ int main(void)
         TEST(a_filter_that_is_not_exact_is_reported_and_not_applied),
         TEST(columns_that_are_not_there_are_refused),
         TEST(case_L17_a_null_struct_stays_null_under_a_filter),
+        TEST(case_L19_rows_after_a_null_struct_do_not_shift),
         TEST(case_L20_batches_of_long_values_are_bounded_by_bytes),
         TEST(case_L14_an_unreadable_deletion_file_surfaces_and_is_not_cached),
         TEST(every_failing_read_is_an_error_and_leaves_no_trace),
