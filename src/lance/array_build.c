@@ -115,6 +115,33 @@ static lake_status build_dictionary(struct lance_leaf_values *dictionary, struct
     return lance_array_of_leaf(dictionary, &all_valid, NULL, out, err);
 }
 
+/* Takes rows of members apart, one member after the other. */
+static lake_status build_packed(struct lance_leaf_values *values, uint64_t length,
+                                struct ArrowArray *out, struct lake_error *err)
+{
+    const struct ArrowSchema *arrow = values->type->arrow;
+    size_t row_bytes = (size_t)values->type->item_bits / 8, at = 0;
+    for (int64_t i = 0; i < arrow->n_children; i++) {
+        struct lance_leaf_type member;
+        struct base_buffer column;
+        lake_status status = lance_leaf_type_of(arrow->children[i], &member, err);
+        if (status == LAKE_OK)
+            status = lance_array_new(length, 2, 0, false, out->children[i], err);
+        if (status != LAKE_OK)
+            return status;
+        size_t width = (size_t)member.item_bits / 8;
+        base_buffer_init(&column, SIZE_MAX);
+        status = base_buffer_reserve(&column, (size_t)length * width + 1, err);
+        if (status != LAKE_OK)
+            return status;
+        for (uint64_t row = 0; row < length; row++)
+            memcpy(column.data + row * width, values->fixed.data + row * row_bytes + at, width);
+        lance_array_set_buffer(out->children[i], 1, &column);
+        at += width;
+    }
+    return LAKE_OK;
+}
+
 static lake_status fill_leaf(struct lance_leaf_values *values, uint64_t length,
                              struct lance_leaf_values *dictionary, struct ArrowArray *out,
                              struct lake_error *err)
@@ -131,6 +158,8 @@ static lake_status fill_leaf(struct lance_leaf_values *values, uint64_t length,
         return LAKE_OK;
     case LANCE_LEAF_FSL:
         return build_fsl_items(values, 0, length, out->children[0], err);
+    case LANCE_LEAF_PACKED:
+        return build_packed(values, length, out, err);
     case LANCE_LEAF_DICTIONARY:
         lance_array_set_buffer(out, 1, &values->fixed);
         return build_dictionary(dictionary, out->dictionary, err);
@@ -150,6 +179,7 @@ static size_t leaf_buffers(enum lance_leaf_kind kind)
     case LANCE_LEAF_NULL:
         return 0;
     case LANCE_LEAF_FSL:
+    case LANCE_LEAF_PACKED:
         return 1;
     case LANCE_LEAF_VARIABLE:
         return 3;
@@ -163,7 +193,10 @@ lake_status lance_array_of_leaf(struct lance_leaf_values *values, struct lance_l
                                 struct lake_error *err)
 {
     enum lance_leaf_kind kind = values->type->kind;
-    lake_status status = lance_array_new(layer->length, leaf_buffers(kind), kind == LANCE_LEAF_FSL,
+    size_t children = kind == LANCE_LEAF_FSL      ? 1
+                      : kind == LANCE_LEAF_PACKED ? (size_t)values->type->arrow->n_children
+                                                  : 0;
+    lake_status status = lance_array_new(layer->length, leaf_buffers(kind), children,
                                          kind == LANCE_LEAF_DICTIONARY, out, err);
     if (status != LAKE_OK)
         return status;

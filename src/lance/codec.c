@@ -17,6 +17,7 @@ static const struct lance_codec *const codecs[] = {
     [LANCE_ENCODING_RLE] = &lance_codec_rle,
     [LANCE_ENCODING_BYTE_STREAM_SPLIT] = &lance_codec_byte_stream_split,
     [LANCE_ENCODING_GENERAL] = &lance_codec_general,
+    [LANCE_ENCODING_PACKED_STRUCT] = &lance_codec_packed_struct,
 };
 
 static const struct lance_codec no_codec;

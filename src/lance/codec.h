@@ -113,6 +113,7 @@ extern const struct lance_codec lance_codec_inline;
 extern const struct lance_codec lance_codec_fsst;
 extern const struct lance_codec lance_codec_rle;
 extern const struct lance_codec lance_codec_byte_stream_split;
+extern const struct lance_codec lance_codec_packed_struct;
 extern const struct lance_codec lance_codec_general;
 
 /* FastLanes: 1024 values of T = 8, 16, 32 or 64 bits from and to packed words of width w <= T.

@@ -281,3 +281,18 @@ static lake_status bss_chunk_fixed(struct lance_codec_context *context,
 
 const struct lance_codec lance_codec_byte_stream_split = {.kind = LANCE_ENCODING_BYTE_STREAM_SPLIT,
                                                           .chunk_fixed = bss_chunk_fixed};
+
+/* ---- packed structs ---------------------------------------------------------------------------
+ */
+
+/* Rows of all members, decoded as values of their total width and taken apart later. */
+static lake_status packed_chunk_fixed(struct lance_codec_context *context,
+                                      const struct lance_encoding *encoding,
+                                      struct lance_chunk_buffers buffers, uint64_t count,
+                                      uint64_t bits, uint8_t *out, struct lake_error *err)
+{
+    return lance_chunk_decode_fixed(context, encoding->values, buffers, count, bits, out, err);
+}
+
+const struct lance_codec lance_codec_packed_struct = {.kind = LANCE_ENCODING_PACKED_STRUCT,
+                                                      .chunk_fixed = packed_chunk_fixed};

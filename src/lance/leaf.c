@@ -73,6 +73,27 @@ static lake_status fixed_leaf(const struct ArrowSchemaView *view, struct lance_l
     return LAKE_OK;
 }
 
+/* Members back to back in each row. */
+static lake_status packed_leaf(const struct ArrowSchema *arrow, struct lance_leaf_type *out,
+                               struct lake_error *err)
+{
+    out->kind = LANCE_LEAF_PACKED;
+    for (int64_t i = 0; i < arrow->n_children; i++) {
+        struct ArrowSchemaView view;
+        lake_status status = view_of(arrow->children[i], &view, err);
+        if (status != LAKE_OK)
+            return status;
+        uint64_t bits = fixed_bits(view.storage_type, &view);
+        if (bits < 8 || arrow->children[i]->dictionary != NULL ||
+            bits / 8 > LANCE_MAX_VALUE_BYTES - out->item_bits / 8)
+            return lake_fail(err, LAKE_UNIMPLEMENTED,
+                             "a packed struct with a member of Arrow type \"%s\"",
+                             arrow->children[i]->format);
+        out->item_bits += bits;
+    }
+    return LAKE_OK;
+}
+
 lake_status lance_leaf_type_of(const struct ArrowSchema *arrow, struct lance_leaf_type *out,
                                struct lake_error *err)
 {
@@ -98,6 +119,8 @@ lake_status lance_leaf_type_of(const struct ArrowSchema *arrow, struct lance_lea
         type.kind = LANCE_LEAF_DICTIONARY;
         type.dictionary = arrow->dictionary;
         status = fixed_leaf(&view, &type, err);
+    } else if (view.type == NANOARROW_TYPE_STRUCT && type.fsl_depth == 0) {
+        status = packed_leaf(arrow, &type, err);
     } else if (view.storage_type == NANOARROW_TYPE_NA && type.fsl_depth == 0) {
         type.kind = LANCE_LEAF_NULL;
     } else if (type.fsl_depth == 0 && (view.storage_type == NANOARROW_TYPE_STRING ||

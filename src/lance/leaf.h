@@ -17,7 +17,8 @@ enum lance_leaf_kind {
     LANCE_LEAF_FIXED,    /* primitives, booleans, decimals, fixed-size binary */
     LANCE_LEAF_VARIABLE, /* strings and binaries */
     LANCE_LEAF_FSL,      /* fixed-size list of fixed-width items */
-    LANCE_LEAF_DICTIONARY
+    LANCE_LEAF_DICTIONARY,
+    LANCE_LEAF_PACKED /* a struct stored as one column of rows: fixed-width members, never null */
 };
 
 struct lance_leaf_type {

@@ -137,7 +137,11 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
     if (buffer != reader->window_buffer || start < reader->window_start ||
         end > reader->window_start + window->size) {
         uint64_t stop = BASE_MAX(end, BASE_MIN(wanted_end, start + MAX_WINDOW_BYTES));
-        stop = BASE_MIN(BASE_MAX(stop, start + MIN_WINDOW_BYTES), size);
+        /* Only who reads on gets more than was asked for: scattered reads stay small. */
+        if (buffer == reader->window_buffer && window->size > 0 && start >= reader->window_start &&
+            start <= reader->window_start + window->size)
+            stop = BASE_MAX(stop, start + MIN_WINDOW_BYTES);
+        stop = BASE_MIN(stop, size);
         base_buffer_clear(window);
         lake_status status = base_buffer_reserve(window, (size_t)(stop - start) + 16, err);
         if (status == LAKE_OK)

@@ -36,6 +36,9 @@ static lake_status fixed_value_bytes(const struct lance_leaf_reader *reader, uin
         if (node->has_validity)
             bytes += (lance_leaf_items_at(type, depth) + 7) / 8;
     }
+    if (type->kind == LANCE_LEAF_PACKED && node != NULL &&
+        node->kind == LANCE_ENCODING_PACKED_STRUCT)
+        node = node->values;
     if (node == NULL || node->kind != LANCE_ENCODING_FLAT)
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "fixed-width values encoded as %s in a full-zip "
@@ -73,7 +76,7 @@ static lake_status full_zip_open(struct lance_leaf_reader *reader, struct lake_e
     reader->row_index_width = 0;
     reader->stride_bytes = 0;
     if (reader->type.kind != LANCE_LEAF_VARIABLE && reader->type.kind != LANCE_LEAF_FIXED &&
-        reader->type.kind != LANCE_LEAF_FSL)
+        reader->type.kind != LANCE_LEAF_FSL && reader->type.kind != LANCE_LEAF_PACKED)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "a full-zip page of type \"%s\"",
                          reader->type.arrow->format);
     if (layout->bits_rep > 16 || layout->bits_def > 16 ||

@@ -566,6 +566,7 @@ static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_
         return status != LAKE_OK ? status
                                  : lance_leaf_values_append_view(out, &view, 0, count, err);
     case LANCE_LEAF_FIXED:
+    case LANCE_LEAF_PACKED:
         return decode_fixed_items(reader, reader->layout.values, buffers, count, out, err);
     case LANCE_LEAF_FSL:
         return lance_fsl_decode_chunk(reader, reader->layout.values, buffers, count, out, err);

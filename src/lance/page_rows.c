@@ -24,6 +24,8 @@ lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct Arro
         status = lake_fail(err, LAKE_INVALID_ARGUMENT,
                            "dictionaries of values of type \"%s\" cannot be written",
                            type.dictionary->format);
+    if (status == LAKE_OK && type.kind == LANCE_LEAF_PACKED)
+        status = lake_fail(err, LAKE_UNIMPLEMENTED, "packed structs cannot be written");
     if (status != LAKE_OK)
         return status;
     *rows =

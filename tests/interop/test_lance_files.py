@@ -235,6 +235,17 @@ def test_lake_reads_every_encoding_that_pylance_can_be_asked_for(tmp_path, stora
 
 
 @pytest.mark.parametrize("storage", VERSIONS)
+def test_lake_reads_packed_structs_of_fixed_width_members(tmp_path, storage):
+    kind = pa.struct([("x", pa.float32()), ("n", pa.int16()), ("id", pa.binary(3))])
+    field = pa.field("p", kind, metadata={"lance-encoding:packed": "true"})
+    rows = [{"x": i / 2, "n": i % 300, "id": b"%03d" % (i % 1000)} for i in range(7000)]
+    table = pa.table([pa.array(rows, kind)], schema=pa.schema([field]))
+    lance.write_dataset(table, str(tmp_path / "theirs"), data_storage_version=storage)
+    assert_same(lake_read(tmp_path / "theirs"), table)
+    assert_same(lake_read(tmp_path / "theirs", "--batch-rows", 1000), table)
+
+
+@pytest.mark.parametrize("storage", VERSIONS)
 def test_null_structs_keep_the_rows_behind_them_in_place(tmp_path, storage):
     """L19: a writer that skips the children of a null struct shifts all later rows."""
     rows = [{"a": 1, "b": ["x"]}, None, {"a": 3, "b": []}, {"a": None, "b": None}, None]
