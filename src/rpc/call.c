@@ -194,7 +194,7 @@ static void refuse(struct rpc_call *call, const struct lake_error *err)
 
 /* ---- the beginning --------------------------------------------------------------------------- */
 
-bool rpc_server_request(struct server_method *method)
+static bool post_request(struct server_method *method)
 {
     struct rpc_server *server = method->server;
     struct rpc_call *call = rpc_server_call_new(method);
@@ -218,6 +218,14 @@ bool rpc_server_request(struct server_method *method)
         return false;
     }
     return true;
+}
+
+void rpc_server_request(struct server_method *method)
+{
+    if (!post_request(method)) {
+        atomic_fetch_add(&method->missing, 1);
+        atomic_fetch_add(&method->server->missing, 1);
+    }
 }
 
 /* F07: HTTP/2 header names are lower-case on the wire, so two spellings arrive as two headers. */
@@ -306,10 +314,7 @@ static void on_request(struct rpc_call *call, bool ok)
         return;
     }
     rpc_server_call_began(method->server);
-    if (!rpc_server_request(method)) {
-        base_log(BASE_LOG_ERROR, "cannot take further calls", "method",
-                 method->path != NULL ? method->path : "(unknown)", NULL);
-    }
+    rpc_server_request(method);
     if (method->registered == NULL) {
         call->deadline = call->details.deadline;
     }

@@ -23,6 +23,9 @@
 /* Requests that wait in gRPC for a call of one method; refilled as they are used. */
 #define REQUESTS_PER_METHOD 8
 
+/* How soon one is posted again that memory was missing for. */
+#define REFILL_AFTER_MS 100
+
 /* After the last call, clients get this long to close their side of the connection themselves. */
 #define GOODBYE_MS 100
 
@@ -243,17 +246,32 @@ lake_status rpc_server_add_method(struct rpc_server *server, const char *method,
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
+static void refill(struct rpc_server *server)
+{
+    for (size_t i = 0; i < server->method_count; i++) {
+        struct server_method *method = &server->methods[i];
+        unsigned missing = atomic_exchange(&method->missing, 0);
+        atomic_fetch_sub(&server->missing, missing);
+        while (missing-- > 0) {
+            rpc_server_request(method);
+        }
+    }
+}
+
 static void *poll(void *context)
 {
     struct rpc_server *server = context;
     for (;;) {
-        grpc_event event =
-            grpc_completion_queue_next(server->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        bool complete = atomic_load(&server->missing) == 0;
+        grpc_event event = grpc_completion_queue_next(
+            server->queue, rpc_deadline_after(complete ? INT64_MAX : REFILL_AFTER_MS), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN) {
             return NULL;
         }
         if (event.type == GRPC_OP_COMPLETE) {
             rpc_server_dispatch(server, event.tag, event.success != 0);
+        } else {
+            refill(server);
         }
     }
 }
@@ -319,9 +337,7 @@ lake_status rpc_server_start(struct rpc_server *server, struct lake_error *err)
     server->state = SERVER_RUNNING;
     for (size_t i = 0; i < server->method_count; i++) {
         for (int n = 0; n < REQUESTS_PER_METHOD; n++) {
-            if (!rpc_server_request(&server->methods[i])) {
-                return base_fail_no_memory(err, sizeof(struct rpc_call));
-            }
+            rpc_server_request(&server->methods[i]);
         }
     }
     return LAKE_OK;

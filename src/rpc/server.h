@@ -45,6 +45,7 @@ struct server_method {
     bool inline_handler; /* runs on the poller: never blocks */
     rpc_handler handler; /* NULL: UNIMPLEMENTED */
     void *context;
+    atomic_uint missing; /* requests for a call that could not be posted, for want of memory */
 };
 
 #define SERVER_METHODS_MAX         64
@@ -135,6 +136,7 @@ struct rpc_server {
     pthread_t *pollers;
     uint32_t poller_count;
     atomic_bool serving;
+    atomic_uint missing; /* of all methods */
 
     /* The mutex guards these. */
     pthread_mutex_t mutex;
@@ -167,7 +169,8 @@ void rpc_server_call_watch_close(struct rpc_call *call); /* asks for CLOSE as an
 void rpc_server_call_finish(struct rpc_call *call, lake_status status,
                             const struct lake_error *err);
 void rpc_server_dispatch(struct rpc_server *server, struct server_op *op, bool ok);
-bool rpc_server_request(struct server_method *method); /* posts one more request for a call */
+/* Posts one more request for a call; where that fails, a poller tries again later. */
+void rpc_server_request(struct server_method *method);
 
 /* health.c */
 lake_status rpc_health_register(struct rpc_server *server, struct lake_error *err);

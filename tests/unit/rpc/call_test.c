@@ -425,6 +425,40 @@ static void a_call_that_reached_the_server_was_sent(void **state)
     rpc_client_call_free(call);
 }
 
+/* Whichever allocation fails, on either side: the call succeeds or says that memory is missing, and
+ * the server goes on. */
+static void each_failed_allocation_is_an_error_and_nothing_more(void **state)
+{
+    (void)state;
+    struct fixture own;
+    fixture_start(&own, NULL, NULL);
+    int failures = 0;
+    for (int round = 0; round < 5; round++) {
+        for (uint64_t n = 1; n <= 12; n++) {
+            struct lake_error err = {0};
+            char reply[32] = "";
+            base_fault_fail_nth_alloc(n);
+            lake_status status =
+                unary_text(own.channel, "/t.T/Echo", "again", 5000, reply, sizeof(reply), &err);
+            base_fault_fail_nth_alloc(0);
+            if (status == LAKE_OK) {
+                assert_string_equal(reply, "again");
+            } else {
+                assert_int_equal(status, LAKE_RESOURCE_EXHAUSTED);
+                failures++;
+            }
+        }
+    }
+    assert_true(failures > 0);
+    for (int i = 0; i < 100; i++) {
+        struct lake_error err = {0};
+        char reply[32];
+        assert_ok(unary_text(own.channel, "/t.T/Echo", "on", 5000, reply, sizeof(reply), &err),
+                  &err);
+    }
+    fixture_stop(&own);
+}
+
 static size_t resident_bytes(void)
 {
     unsigned long long total = 0;
@@ -481,6 +515,7 @@ int main(void)
         cmocka_unit_test(reply_above_the_channels_limit_is_resource_exhausted),
         cmocka_unit_test(unreachable_server_is_unavailable_names_the_target_and_nothing_was_sent),
         cmocka_unit_test(a_call_that_reached_the_server_was_sent),
+        cmocka_unit_test(each_failed_allocation_is_an_error_and_nothing_more),
         cmocka_unit_test(ten_thousand_calls_do_not_grow_the_process),
     };
     return cmocka_run_group_tests(tests, start, stop);
