@@ -39,8 +39,7 @@ void lance_field_reader_free(struct lance_field_reader *reader);
 /* Rows [start, start + count) as an array of the field's Arrow type, independent of the reader.
  * Random `start` is allowed; ascending reads are fast. */
 lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t start,
-                                    uint64_t count, struct ArrowArray *out,
-                                    struct lake_error *err);
+                                    uint64_t count, struct ArrowArray *out, struct lake_error *err);
 /* Average encoded bytes per row of the field, for sizing batches. */
 uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reader);
 
