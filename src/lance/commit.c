@@ -18,7 +18,7 @@
 #define DEFAULT_ATTEMPTS     20
 #define RESOLVE_ATTEMPTS     5
 #define RESOLVE_BACKOFF_MS   10
-#define MAX_INLINE_BYTES     ((size_t)20 << 20) /* as the reference writer; above it only the file */
+#define MAX_INLINE_BYTES     ((size_t)20 << 20) /* as the reference writer; above: only the file */
 #define MAX_ENCODED_BYTES    ((size_t)300 << 20)
 #define TRANSACTION_KEY_SIZE 128
 

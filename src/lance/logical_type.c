@@ -74,6 +74,25 @@ static bool is_extension(const struct ArrowSchema *field, const char *name)
            memcmp(value.data, name, strlen(name)) == 0;
 }
 
+/* `count` whole numbers with `separator` between them and nothing else in `text`. */
+static bool parse_numbers(const char *text, char separator, int *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *end = i + 1 < count ? strchr(text, separator) : text + strlen(text);
+        bool negative = *text == '-';
+        uint64_t value;
+        text += negative ? 1 : 0;
+        if (end == NULL || end < text ||
+            !base_str_to_u64((struct lake_str){text, (size_t)(end - text)}, &value) ||
+            value > 1000) {
+            return false;
+        }
+        out[i] = negative ? -(int)value : (int)value;
+        text = end + 1;
+    }
+    return true;
+}
+
 /* ---- Arrow to logical ---------------------------------------------------------------------------
  */
 
@@ -104,15 +123,14 @@ static lake_status print_type(char *out, struct lake_error *err, const char *for
 
 static lake_status decimal_of(const struct ArrowSchema *field, char *out, struct lake_error *err)
 {
-    int precision = 0;
-    int scale = 0;
-    int bits = 128;
-    int found = sscanf(field->format, "d:%d,%d,%d", &precision, &scale, &bits);
-    if (found < 2 || (bits != 128 && bits != 256) || precision < 1 ||
-        precision > (bits == 128 ? 38 : 76)) {
+    int parts[3] = {0, 0, 128}; /* precision, scale, bits */
+    const char *text = field->format + 2;
+    if ((!parse_numbers(text, ',', parts, 2) && !parse_numbers(text, ',', parts, 3)) ||
+        (parts[2] != 128 && parts[2] != 256) || parts[0] < 1 ||
+        parts[0] > (parts[2] == 128 ? 38 : 76)) {
         return not_representable(field, err);
     }
-    return print_type(out, err, "decimal:%d:%d:%d", bits, precision, scale);
+    return print_type(out, err, "decimal:%d:%d:%d", parts[2], parts[0], parts[1]);
 }
 
 static lake_status fixed_size_list_of(const struct ArrowSchema *field, char *out,
@@ -264,18 +282,15 @@ static size_t split_parts(const char *text, struct lake_str *parts, size_t max)
 static lake_status apply_decimal(const char *logical_type, struct ArrowSchema *out,
                                  struct lake_error *err)
 {
-    int bits;
-    int precision;
-    int scale;
+    int parts[3]; /* bits, precision, scale */
     char format[64];
-    char rest;
-    if (sscanf(logical_type, "decimal:%d:%d:%d%c", &bits, &precision, &scale, &rest) != 3 ||
-        (bits != 128 && bits != 256) || precision < 1 || precision > (bits == 128 ? 38 : 76) ||
-        scale < -76 || scale > 76) {
+    if (!parse_numbers(logical_type + strlen("decimal:"), ':', parts, 3) ||
+        (parts[0] != 128 && parts[0] != 256) || parts[1] < 1 ||
+        parts[1] > (parts[0] == 128 ? 38 : 76) || parts[2] < -76 || parts[2] > 76) {
         return unknown_type(logical_type, err);
     }
-    (void)snprintf(format, sizeof(format), bits == 128 ? "d:%d,%d" : "d:%d,%d,256", precision,
-                   scale);
+    (void)snprintf(format, sizeof(format), parts[0] == 128 ? "d:%d,%d" : "d:%d,%d,256", parts[1],
+                   parts[2]);
     return set_format(out, format, err);
 }
 

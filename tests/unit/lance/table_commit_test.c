@@ -1,8 +1,7 @@
 /* labels: concurrent */
 /* Commits: order, collisions, conflicts, unknown outcomes, crashes at every step. */
+#include "faulty_store.h"
 #include "table_dataset.h"
-
-#include "faulty_store.c"
 
 #include <dirent.h>
 #include <sys/wait.h>

@@ -1,8 +1,7 @@
 /* labels: concurrent */
 /* Scans: deletions, filters, projections, batches, failures, threads. */
+#include "faulty_store.h"
 #include "table_dataset.h"
-
-#include "faulty_store.c"
 
 /* ---- deletions (L15) ----------------------------------------------------------------------------
  */
