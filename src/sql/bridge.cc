@@ -20,7 +20,11 @@
 #include "duckdb/common/arrow/schema_metadata.hpp"
 #include "duckdb/common/error_data.hpp"
 #include "duckdb/common/extension_type_info.hpp"
+#include "duckdb/common/type_visitor.hpp"
+#include "duckdb/common/vector_operations/unary_executor.hpp"
 #include "duckdb/execution/expression_executor.hpp"
+#include "duckdb/function/cast/cast_function_set.hpp"
+#include "duckdb/function/cast/default_casts.hpp"
 #include "duckdb/function/partition_stats.hpp"
 #include "duckdb/function/table/arrow.hpp"
 #include "duckdb/function/table_function.hpp"
@@ -68,6 +72,7 @@ namespace
 const char *const STATE_NAME = "lake";
 const char *const SCAN_NAME = "lake_scan";
 const char *const FILE_PROPERTY = "lake.file"; /* of a type; an alias would hide its fields */
+const char *const UTC_PROPERTY = "lake.utc";   /* of a timestamp of nanoseconds in a zone */
 constexpr idx_t MAX_DEPTH = 1000;              /* of a statement's tree; the parser has the same */
 
 /* ---- errors across the border -------------------------------------------------------------------
@@ -1558,37 +1563,75 @@ DuckDB &DatabaseOf(void *database)
 /* ---- tables of a statement ----------------------------------------------------------------------
  */
 
-/* The engine's type of an Arrow field, with FILE columns marked at any depth: the mark travels with
- * the type through projections, joins and subqueries, and is lost by any computation. */
-LogicalType MarkFiles(const LogicalType &type, const ArrowSchema &field, const char *file_name)
+LogicalType Marked(const LogicalType &type, const char *property)
+{
+    auto marked = type.DeepCopy();
+    auto mark = make_uniq<ExtensionTypeInfo>();
+    mark->properties[property] = Value::BOOLEAN(true);
+    marked.SetExtensionInfo(std::move(mark));
+    return marked;
+}
+
+bool HasMark(const LogicalType &type, const char *property)
+{
+    return type.HasExtensionInfo() && type.GetExtensionInfo()->properties.count(property) > 0;
+}
+
+/* The engine's type of an Arrow field, with what it does not know marked at any depth: FILE values,
+ * and the zone of nanoseconds. The mark travels with the type through projections, joins and
+ * subqueries, and is lost by any computation. */
+LogicalType MarkTypes(const LogicalType &type, const ArrowSchema &field, const char *file_name)
 {
     if (ArrowSchemaMetadata(field.metadata).GetOption(ArrowSchemaMetadata::ARROW_EXTENSION_NAME) ==
             file_name &&
         type.id() == LogicalTypeId::STRUCT) {
-        auto marked = type.DeepCopy();
-        auto mark = make_uniq<ExtensionTypeInfo>();
-        mark->properties[FILE_PROPERTY] = Value::BOOLEAN(true);
-        marked.SetExtensionInfo(std::move(mark));
-        return marked;
+        return Marked(type, FILE_PROPERTY);
+    }
+    if (sql_is_zoned_ns(&field) && type.id() == LogicalTypeId::TIMESTAMP_NS) {
+        return Marked(type, UTC_PROPERTY);
     }
     switch (type.id()) {
     case LogicalTypeId::STRUCT: {
         child_list_t<LogicalType> children = StructType::GetChildTypes(type);
         for (idx_t i = 0; i < children.size(); i++) {
-            children[i].second = MarkFiles(children[i].second, *field.children[i], file_name);
+            children[i].second = MarkTypes(children[i].second, *field.children[i], file_name);
         }
         return LogicalType::STRUCT(std::move(children));
     }
     case LogicalTypeId::LIST:
         return LogicalType::LIST(
-            MarkFiles(ListType::GetChildType(type), *field.children[0], file_name));
+            MarkTypes(ListType::GetChildType(type), *field.children[0], file_name));
     case LogicalTypeId::ARRAY:
         return LogicalType::ARRAY(
-            MarkFiles(ArrayType::GetChildType(type), *field.children[0], file_name),
+            MarkTypes(ArrayType::GetChildType(type), *field.children[0], file_name),
             ArrayType::GetSize(type));
     default:
         return type;
     }
+}
+
+bool CastToZone(Vector &source, Vector &result, idx_t count, CastParameters &)
+{
+    UnaryExecutor::Execute<timestamp_ns_t, timestamp_tz_t>(
+        source, result, count, [](timestamp_ns_t value) {
+            if (!Timestamp::IsFinite(value)) {
+                return timestamp_tz_t(value.value);
+            }
+            auto micros = value.value / Interval::NANOS_PER_MICRO;
+            return timestamp_tz_t(micros - (value.value % Interval::NANOS_PER_MICRO < 0 ? 1 : 0));
+        });
+    return true;
+}
+
+/* A marked type is another one to the engine, which asks for casts before it computes. */
+void RegisterCasts(DatabaseInstance &instance)
+{
+    auto &casts = CastFunctionSet::Get(instance);
+    LogicalType plain = LogicalType::TIMESTAMP_NS;
+    auto marked = Marked(plain, UTC_PROPERTY);
+    casts.RegisterCastFunction(marked, plain, BoundCastInfo(DefaultCasts::ReinterpretCast), 0);
+    casts.RegisterCastFunction(plain, marked, BoundCastInfo(DefaultCasts::ReinterpretCast), 0);
+    casts.RegisterCastFunction(marked, LogicalType::TIMESTAMP_TZ, BoundCastInfo(CastToZone), 1);
 }
 
 unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSchema &schema,
@@ -1597,8 +1640,13 @@ unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSc
 {
     auto arrow_schema = source->source.methods->schema(source->source.object);
     ArrowTableSchema arrow;
+    ArrowSchemaWrapper plain;
+    struct lake_error error = {};
+    if (sql_exact_schema(arrow_schema, &plain.arrow_schema, &error) != LAKE_OK) {
+        throw OutOfMemoryException("no memory for a table's schema");
+    }
     try {
-        ArrowTableFunction::PopulateArrowTableSchema(context, arrow, *arrow_schema);
+        ArrowTableFunction::PopulateArrowTableSchema(context, arrow, plain.arrow_schema);
     } catch (const std::exception &ex) {
         throw Refusal{LAKE_UNIMPLEMENTED,
                       "table " + string(table.schema) + "." + table.table +
@@ -1608,7 +1656,7 @@ unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSc
     for (idx_t i = 0; i < arrow.GetNames().size(); i++) {
         info.columns.AddColumn(ColumnDefinition(
             arrow.GetNames()[i],
-            MarkFiles(arrow.GetTypes()[i], *arrow_schema->children[i], file_name)));
+            MarkTypes(arrow.GetTypes()[i], *arrow_schema->children[i], file_name)));
     }
     return make_uniq<LakeTable>(catalog, schema, info, table.at_version, std::move(source),
                                 std::move(arrow));
@@ -1687,6 +1735,24 @@ namespace
 /* ---- results ------------------------------------------------------------------------------------
  */
 
+/* Arrow's intervals count nanoseconds: the engine's are wider, and it does not look. */
+void CheckIntervals(Vector &vector, idx_t count)
+{
+    constexpr int64_t limit = NumericLimits<int64_t>::Maximum() / Interval::NANOS_PER_MICRO;
+    UnifiedVectorFormat format;
+    vector.ToUnifiedFormat(count, format);
+    auto values = UnifiedVectorFormat::GetData<interval_t>(format);
+    for (idx_t i = 0; i < count; i++) {
+        auto at = format.sel->get_index(i);
+        auto micros = format.validity.RowIsValid(at) ? values[at].micros : 0;
+        if (micros > limit || micros < -limit) {
+            throw OutOfRangeException("an interval of " + to_string(micros) +
+                                      " microseconds is beyond the 292 years that an Arrow "
+                                      "interval holds: select epoch_us of it instead");
+        }
+    }
+}
+
 /* Adds to out[i] what row i takes in an Arrow batch. At least a byte per value, so that the count
  * of nested values is bounded with the bytes (Q06). */
 void AddRowBytes(Vector &vector_in, idx_t count, vector<uint64_t> &out)
@@ -1695,6 +1761,9 @@ void AddRowBytes(Vector &vector_in, idx_t count, vector<uint64_t> &out)
     auto physical = type.InternalType();
     if (TypeIsConstantSize(physical)) {
         auto bytes = GetTypeIdSize(physical);
+        if (physical == PhysicalType::INTERVAL) {
+            CheckIntervals(vector_in, count);
+        }
         for (idx_t i = 0; i < count; i++) {
             out[i] += bytes;
         }
@@ -1877,6 +1946,20 @@ lake_status Next(sql_bridge_query &query, const struct sql_bridge_batch_limits &
     return LAKE_OK;
 }
 
+/* Types of which the engine would send its own bytes, or drop a part. */
+void CheckResultType(const string &column, const LogicalType &result)
+{
+    auto lost = TypeVisitor::Contains(result, [](const LogicalType &type) {
+        return type.id() == LogicalTypeId::TIME_TZ || type.id() == LogicalTypeId::BIT;
+    });
+    if (lost) {
+        throw Refusal{LAKE_INVALID_ARGUMENT, "column " + column + " of the result is of type " +
+                                                 result.ToString() +
+                                                 ", which Arrow has no type for: cast it to "
+                                                 "VARCHAR"};
+    }
+}
+
 lake_status Finish(unique_ptr<sql_bridge_query> query, struct sql_bridge_query **out,
                    struct lake_error *err)
 {
@@ -1884,31 +1967,39 @@ lake_status Finish(unique_ptr<sql_bridge_query> query, struct sql_bridge_query *
     if (query->prepared->HasError()) {
         return Fail(err, query->prepared->GetErrorObject());
     }
+    auto &types = query->prepared->GetTypes();
+    for (idx_t i = 0; i < types.size(); i++) {
+        CheckResultType(query->prepared->GetNames()[i], types[i]);
+    }
     query->properties = context.GetClientProperties();
-    query->extensions =
-        ArrowTypeExtensionData::GetExtensionTypes(context, query->prepared->GetTypes());
+    query->extensions = ArrowTypeExtensionData::GetExtensionTypes(context, types);
     *out = query.release();
     return LAKE_OK;
 }
 
-void SetFileMetadata(ArrowSchema &field, const LogicalType &type, const char *metadata)
+/* Gives a result's fields back what their types are marked with. */
+void ApplyMarks(ArrowSchema &field, const LogicalType &type, const char *metadata)
 {
     switch (type.id()) {
     case LogicalTypeId::STRUCT:
-        if (type.HasExtensionInfo() &&
-            type.GetExtensionInfo()->properties.count(FILE_PROPERTY) > 0) {
+        if (HasMark(type, FILE_PROPERTY)) {
             field.metadata = metadata;
             return;
         }
         for (idx_t i = 0; i < StructType::GetChildCount(type); i++) {
-            SetFileMetadata(*field.children[i], StructType::GetChildType(type, i), metadata);
+            ApplyMarks(*field.children[i], StructType::GetChildType(type, i), metadata);
         }
         return;
     case LogicalTypeId::LIST:
-        SetFileMetadata(*field.children[0], ListType::GetChildType(type), metadata);
+        ApplyMarks(*field.children[0], ListType::GetChildType(type), metadata);
         return;
     case LogicalTypeId::ARRAY:
-        SetFileMetadata(*field.children[0], ArrayType::GetChildType(type), metadata);
+        ApplyMarks(*field.children[0], ArrayType::GetChildType(type), metadata);
+        return;
+    case LogicalTypeId::TIMESTAMP_NS:
+        if (HasMark(type, UTC_PROPERTY)) {
+            field.format = "tsn:UTC";
+        }
         return;
     default:
         return;
@@ -1933,6 +2024,7 @@ lake_status sql_bridge_install(void *database, const struct sql_bridge_file_type
         planner.post_bind_function = PostBind;
         planner.planner_info = make_shared_ptr<LakeInfo>(*file_type);
         PlannerExtension::Register(config, std::move(planner));
+        RegisterCasts(*DatabaseOf(database).instance);
         return LAKE_OK;
     });
 }
@@ -2051,7 +2143,7 @@ lake_status sql_bridge_schema(const struct sql_bridge_query *query, struct Arrow
         auto properties = query->properties;
         ArrowConverter::ToArrowSchema(out, types, query->prepared->GetNames(), properties);
         for (idx_t i = 0; i < types.size(); i++) {
-            SetFileMetadata(*out->children[i], types[i], query->info->file_type.metadata);
+            ApplyMarks(*out->children[i], types[i], query->info->file_type.metadata);
         }
         return LAKE_OK;
     });

@@ -33,6 +33,12 @@ lake_status sql_bridge_install(void *database, const struct sql_bridge_file_type
  * not a query over `lake` and the allowed table functions. */
 lake_status sql_bridge_lock(void *database, struct lake_error *err);
 
+/* What bridge.cc asks of exact.c: true for timestamps of nanoseconds in a zone, which are plain
+ * ones to the engine, and a schema with these in their place; release it. */
+bool sql_is_zoned_ns(const struct ArrowSchema *field);
+lake_status sql_exact_schema(const struct ArrowSchema *schema, struct ArrowSchema *out,
+                             struct lake_error *err);
+
 /* ---- parsing
  * -------------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@ struct source {
 struct scan {
     struct lance_scan *scan;
     bool half;
+    bool exact; /* some column asked for may hold what the engine would round */
 };
 
 struct task {
@@ -120,6 +121,7 @@ static lake_status source_open(void *object, const struct sql_scan_request *requ
     }
     if (status == LAKE_OK) {
         scan->half = source->half;
+        scan->exact = sql_exact_needs_check(lance_scan_schema(scan->scan));
         *out = scan;
     } else {
         base_free(scan);
@@ -172,7 +174,10 @@ static lake_status task_next_batch(void *object, struct ArrowArray *out, bool *e
     if (status != LAKE_OK || *end) {
         return status;
     }
-    if (task->scan->half) {
+    if (task->scan->exact) {
+        status = sql_exact_check(lance_scan_schema(task->scan->scan), &batch, err);
+    }
+    if (status == LAKE_OK && task->scan->half) {
         status = sql_half_widen(lance_scan_schema(task->scan->scan), &batch, err);
     }
     if (status == LAKE_OK) {

@@ -20,8 +20,15 @@ void sql_query_options_init(struct sql_query_options *options)
                                           .batch_bytes = DEFAULT_BATCH_BYTES};
 }
 
-/* The engine writes decimals as "d:p,s,128"; the short form is the one that everybody writes. */
-static lake_status shorten_decimals(struct ArrowSchema *schema, struct lake_error *err)
+static bool is_list(const struct ArrowSchema *schema)
+{
+    return strcmp(schema->format, "+l") == 0 || strcmp(schema->format, "+L") == 0 ||
+           strncmp(schema->format, "+w:", 3) == 0;
+}
+
+/* The engine writes decimals as "d:p,s,128" and names the items of lists "l" or not at all; this is
+ * how everybody writes them. */
+static lake_status usual_form(struct ArrowSchema *schema, struct lake_error *err)
 {
     size_t length = strlen(schema->format);
     if (schema->format[0] == 'd' && length > 4 &&
@@ -36,8 +43,11 @@ static lake_status shorten_decimals(struct ArrowSchema *schema, struct lake_erro
             return base_fail_no_memory(err, sizeof(format));
         }
     }
+    if (is_list(schema) && ArrowSchemaSetName(schema->children[0], "item") != NANOARROW_OK) {
+        return base_fail_no_memory(err, sizeof("item"));
+    }
     for (int64_t i = 0; i < schema->n_children; i++) {
-        lake_status status = shorten_decimals(schema->children[i], err);
+        lake_status status = usual_form(schema->children[i], err);
         if (status != LAKE_OK) {
             return status;
         }
@@ -59,7 +69,7 @@ lake_status sql_result_schema(const struct sql_bridge_query *query, struct Arrow
     }
     ArrowSchemaRelease(&raw);
     if (status == LAKE_OK) {
-        status = shorten_decimals(&copy, err);
+        status = usual_form(&copy, err);
     }
     if (status == LAKE_OK) {
         ArrowSchemaMove(&copy, out);

@@ -34,6 +34,14 @@ uint16_t sql_half_of(float value); /* rounds to the nearest, ties to even */
 lake_status sql_half_widen(const struct ArrowSchema *schema, struct ArrowArray *array,
                            struct lake_error *err);
 
+/* exact.c: what the engine would round away. The schema's side, sql_exact_schema, is in bridge.h.
+ */
+/* True when batches of `schema` must pass sql_exact_check. */
+bool sql_exact_needs_check(const struct ArrowSchema *schema);
+/* OUT_OF_RANGE, naming the column, for a duration that no interval holds. */
+lake_status sql_exact_check(const struct ArrowSchema *schema, const struct ArrowArray *batch,
+                            struct lake_error *err);
+
 /* recast.c: the Arrow types that the engine cannot make, from those that it makes of them. */
 /* True when `made` holds `wanted`'s values in `wanted`'s own layout. */
 bool sql_recast_is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made);
