@@ -242,8 +242,7 @@ static void append_leaves_a_sidecar_that_counts_its_uris(void **state)
     base_buffer_fini(&bytes);
 }
 
-/* ---- dying in the middle ------------------------------------------------------------------------
- */
+/* ---- dying in the middle -------------------------------------------------------------------- */
 
 #define CRASH_ID_ROWS 7
 
@@ -428,62 +427,6 @@ static void append_survives_every_failing_allocation(void **state)
     schema.release(&schema);
 }
 
-/* ---- several at once ----------------------------------------------------------------------------
- */
-
-#define APPENDERS 6
-#define APPENDS   8
-
-struct appender {
-    struct fixture *fixture;
-    struct meta_name name;
-    uint64_t versions[APPENDS];
-};
-
-static void *append_many(void *context)
-{
-    struct appender *appender = context;
-    struct fixture own = *appender->fixture; /* an error record of its own */
-    for (int i = 0; i < APPENDS; i++) {
-        struct meta_append_result result;
-        char id[BASE_UUID_TEXT_BYTES];
-        new_operation_id(id);
-        if (append_rows(&own, &own.anna, &appender->name, id, i, 2, false, NULL, &result) !=
-            LAKE_OK)
-            return NULL;
-        appender->versions[i] = result.version;
-    }
-    return appender;
-}
-
-static void concurrent_appends_to_one_table_make_distinct_versions(void **state)
-{
-    struct fixture *fixture = *state;
-    struct appender appenders[APPENDERS];
-    pthread_t threads[APPENDERS];
-    struct meta_name names[2] = {name_of("robots", "arm"), name_of("robots", "leg")};
-    create_table(fixture, &names[0], false);
-    create_table(fixture, &names[1], false);
-    for (int i = 0; i < APPENDERS; i++) {
-        appenders[i] = (struct appender){.fixture = fixture, .name = names[i % 2]};
-        assert_int_equal(pthread_create(&threads[i], NULL, append_many, &appenders[i]), 0);
-    }
-    bool seen[2][APPENDERS * APPENDS + 2] = {{false}};
-    for (int i = 0; i < APPENDERS; i++) {
-        void *done = NULL;
-        assert_int_equal(pthread_join(threads[i], &done), 0);
-        assert_non_null(done);
-        for (int j = 0; j < APPENDS; j++) {
-            uint64_t version = appenders[i].versions[j];
-            assert_in_range(version, 2, APPENDERS / 2 * APPENDS + 1);
-            assert_false(seen[i % 2][version]);
-            seen[i % 2][version] = true;
-        }
-    }
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(row_count_of(fixture, &names[i], NULL), APPENDERS / 2 * APPENDS * 2);
-}
-
 /* The number that docs/folders/meta.md states. */
 static void append_of_one_batch_takes_the_stated_number_of_syncs(void **state)
 {
@@ -520,7 +463,6 @@ int main(void)
         TEST(case_L21_published_but_unrecorded_is_outcome_unknown_and_resolved_by_id),
         TEST(append_survives_every_failing_disk_operation),
         TEST(append_survives_every_failing_allocation),
-        TEST(concurrent_appends_to_one_table_make_distinct_versions),
         TEST(append_of_one_batch_takes_the_stated_number_of_syncs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
