@@ -8,8 +8,12 @@
 #define MAX_METADATA_BYTES ((size_t)1 << 30)
 #define DESCRIPTOR_ARENA   ((size_t)256 << 20)
 #define PAGE_ROWS_SLICE    ((uint64_t)1 << 22) /* so that levels of empty rows stay bounded */
-#define PAGE_TYPE_URL      "/lance.encodings21.PageLayout"
-#define COLUMN_TYPE_URL    "/lance.encodings.ColumnEncoding"
+/* What all columns' unfinished pages may hold together, so that a wide table does not take more
+ * memory than a narrow one; a page is not cut below MIN_PAGE_BYTES for it. */
+#define GATHERED_BYTES  ((uint64_t)64 << 20)
+#define MIN_PAGE_BYTES  ((uint64_t)256 << 10)
+#define PAGE_TYPE_URL   "/lance.encodings21.PageLayout"
+#define COLUMN_TYPE_URL "/lance.encodings.ColumnEncoding"
 
 struct column {
     struct lance_page_rows rows;
@@ -24,7 +28,8 @@ struct lance_file_writer {
     uint64_t row_count;
     struct column *columns;
     size_t column_count;
-    size_t ready_count; /* columns that are initialised */
+    size_t ready_count;  /* columns that are initialised */
+    uint64_t page_bytes; /* at which a column's page is full */
     struct lance_encoded_page page;
 };
 
@@ -189,6 +194,9 @@ static lake_status open_columns(struct lance_file_writer *writer, struct lake_er
     const struct lance_schema *schema = writer->schema;
     for (size_t i = 0; i < schema->field_count; i++)
         writer->column_count += lance_field_leaf_count(&schema->fields[i]);
+    writer->page_bytes =
+        BASE_MAX(GATHERED_BYTES / BASE_MAX(writer->column_count, (size_t)1), MIN_PAGE_BYTES);
+    writer->page_bytes = BASE_MIN(writer->page_bytes, LANCE_PAGE_BYTES);
     writer->columns = base_calloc_array(writer->column_count + 1, sizeof(*writer->columns));
     if (writer->columns == NULL)
         return base_fail_no_memory(err, writer->column_count * sizeof(*writer->columns));
@@ -246,14 +254,14 @@ static lake_status write_column(struct lance_file_writer *writer, struct column 
     while (status == LAKE_OK && count > 0) {
         uint64_t have = lance_page_rows_bytes(&column->rows), take;
         if (column->rows.row_count > 0 &&
-            (have >= LANCE_PAGE_BYTES || column->rows.row_count >= PAGE_ROWS_SLICE ||
+            (have >= writer->page_bytes || column->rows.row_count >= PAGE_ROWS_SLICE ||
              lance_page_rows_must_flush(&column->rows, field))) {
             status = flush_page(writer, column, err);
             continue;
         }
         take =
             lance_page_rows_fitting(&column->rows, field, start, BASE_MIN(count, PAGE_ROWS_SLICE),
-                                    LANCE_PAGE_BYTES - BASE_MIN(have, LANCE_PAGE_BYTES));
+                                    writer->page_bytes - BASE_MIN(have, writer->page_bytes));
         status = lance_page_rows_append(&column->rows, field, start, take, err);
         start += take;
         count -= take;
