@@ -31,7 +31,7 @@
 #include <storage/storage.h>
 
 #define META_NAME_MAX_BYTES      128
-#define META_KEY_BYTES           (2 * META_NAME_MAX_BYTES + 64) /* any key of the registry, NUL too */
+#define META_KEY_BYTES           (2 * META_NAME_MAX_BYTES + 64) /* any key of the registry */
 #define META_APPEND_MAX_BYTES    (64u * 1024 * 1024)            /* encoded: headers and bodies */
 #define META_APPEND_MAX_ROWS     10000
 #define META_APPENDS_MAX_BYTES   (512u * 1024 * 1024) /* of all appends being received at once */

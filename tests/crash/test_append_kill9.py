@@ -123,9 +123,9 @@ def check(data_dir, load):
         assert dataset.version == len(versions) + 1
         assert sorted(versions) == list(range(2, dataset.version + 1))
         for version in random.Random(1).sample(sorted(versions), min(3, len(versions))):
-            before = set(lance.dataset(dataset.uri, version=version - 1).to_table()["id"].to_pylist())
-            after = set(lance.dataset(dataset.uri, version=version).to_table()["id"].to_pylist())
-            assert after - before == set(versions[version])
+            before = lance.dataset(dataset.uri, version=version - 1).to_table()["id"].to_pylist()
+            after = lance.dataset(dataset.uri, version=version).to_table()["id"].to_pylist()
+            assert sorted(after) == sorted(before + versions[version])
 
 
 def start(data_dir, fault=None):

@@ -214,7 +214,7 @@ def test_unknown_action_and_malformed_request_are_refused(client):
     assert "lake.create_table" in listed and "lake.catalog_snapshot" in listed
 
 
-# ---- several writers --------------------------------------------------------------------------------
+# ---- several writers ----------------------------------------------------------------------------
 
 
 def test_pylance_and_lake_append_to_one_table_at_once(server, client, tmp_path):
@@ -242,7 +242,7 @@ def test_pylance_and_lake_append_to_one_table_at_once(server, client, tmp_path):
     assert sorted(ids) == list(range(20)) + list(range(1000, 1010))
 
 
-# ---- identities (NAT-13, SEC-1) --------------------------------------------------------------------
+# ---- identities (NAT-13, SEC-1) -----------------------------------------------------------------
 
 
 PRINCIPALS = [
@@ -339,7 +339,12 @@ def test_user_cannot_name_another_principal_and_peers_can_do_nothing(guarded):
 
 
 FILE = pa.struct(
-    [("uri", pa.utf8()), ("media_type", pa.utf8()), ("size_bytes", pa.int64()), ("sha256", pa.utf8())]
+    [
+        ("uri", pa.utf8()),
+        ("media_type", pa.utf8()),
+        ("size_bytes", pa.int64()),
+        ("sha256", pa.utf8()),
+    ]
 )
 FILE_METADATA = {"ARROW:extension:name": "lake.file", "ARROW:extension:metadata": '{"version":1}'}
 

@@ -45,7 +45,7 @@ class Metasrv:
         return code
 
 
-# ---- protobuf by hand: enough for proto/lake.proto, and independent of the code under test --------
+# ---- protobuf by hand: enough for proto/lake.proto, and independent of the code under test ------
 
 
 def varint(value):
@@ -105,7 +105,7 @@ def uuid7(unix_ms=None):
     return str(uuid.UUID(bytes=bytes(raw)))
 
 
-# ---- the protocol ---------------------------------------------------------------------------------
+# ---- the protocol -------------------------------------------------------------------------------
 
 
 def call_options(token=None, headers=(), timeout=60):
