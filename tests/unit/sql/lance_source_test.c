@@ -244,8 +244,9 @@ static void half_floats_are_read_as_floats(void **state)
         items[i * 2] = BITS[i];
         items[i * 2 + 1] = BITS[i + 1];
     }
-    rows->schema.children[1]->format = "e";
-    rows->schema.children[2]->children[0]->format = "e";
+    assert_int_equal(ArrowSchemaSetFormat(rows->schema.children[1], "e"), NANOARROW_OK);
+    assert_int_equal(ArrowSchemaSetFormat(rows->schema.children[2]->children[0], "e"),
+                     NANOARROW_OK);
     write_rows(store, rows, false);
     struct lance_dataset *dataset = open_dataset(store, 0);
     char *text = dataset_text(dataset, "SELECT id, h, v, v[1] + h FROM t WHERE h >= 1");

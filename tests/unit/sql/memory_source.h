@@ -7,6 +7,7 @@
 
 #include "sql_internal.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -29,7 +30,7 @@ struct memory_source {
     atomic_int open_scans;
     atomic_int open_tasks;
 
-    /* what was asked last */
+    pthread_mutex_t lock; /* of what was asked last */
     size_t column_count;
     uint32_t columns[64];
     size_t filter_count;
@@ -52,6 +53,7 @@ struct memory_scan {
     uint32_t columns[64];
     const bool *stop;
     bool apply;
+    size_t apply_filter;
     uint32_t apply_column;
     int64_t apply_value;
     atomic_size_t next;
@@ -104,18 +106,12 @@ static void memory_unref(void *source)
     atomic_fetch_sub(&((struct memory_source *)source)->references, 1);
 }
 
-static lake_status memory_open(void *object, const struct sql_scan_request *request, void **out,
-                               struct lake_error *err)
+static void remember(struct memory_source *source, const struct sql_scan_request *request)
 {
-    struct memory_source *source = object;
-    struct memory_scan *scan = calloc(1, sizeof(*scan));
-    (void)err;
-    scan->source = source;
-    scan->stop = request->stop;
-    scan->column_count = request->column_count;
+    (void)pthread_mutex_lock(&source->lock);
     source->column_count = request->column_count;
     for (size_t i = 0; i < request->column_count; i++) {
-        scan->columns[i] = source->columns[i] = request->columns[i];
+        source->columns[i] = request->columns[i];
     }
     source->filter_count = BASE_MIN(request->filter_count, MEMORY_MAX_FILTERS);
     for (size_t i = 0; i < source->filter_count; i++) {
@@ -125,13 +121,33 @@ static lake_status memory_open(void *object, const struct sql_scan_request *requ
         if (filter->value_count > 0) {
             source->filter_values[i] = filter->values[0];
         }
-        if (source->apply && filter->op == SQL_FILTER_EQ &&
+    }
+    (void)pthread_mutex_unlock(&source->lock);
+}
+
+static lake_status memory_open(void *object, const struct sql_scan_request *request, void **out,
+                               struct lake_error *err)
+{
+    struct memory_source *source = object;
+    struct memory_scan *scan = calloc(1, sizeof(*scan));
+    (void)err;
+    scan->source = source;
+    scan->stop = request->stop;
+    scan->column_count = request->column_count;
+    for (size_t i = 0; i < request->column_count; i++) {
+        scan->columns[i] = request->columns[i];
+    }
+    for (size_t i = 0; source->apply && i < request->filter_count; i++) {
+        const struct sql_filter *filter = &request->filters[i];
+        if (filter->op == SQL_FILTER_EQ &&
             strcmp(source->schema.children[filter->column]->format, "l") == 0) {
             scan->apply = true;
+            scan->apply_filter = i;
             scan->apply_column = filter->column;
             scan->apply_value = filter->values[0].i64;
         }
     }
+    remember(source, request);
     atomic_fetch_add(&source->open_scans, 1);
     *out = scan;
     return LAKE_OK;
@@ -140,8 +156,7 @@ static lake_status memory_open(void *object, const struct sql_scan_request *requ
 static bool memory_filter_applied(const void *object, size_t index)
 {
     const struct memory_scan *scan = object;
-    return scan->apply && scan->source->filter_ops[index] == SQL_FILTER_EQ &&
-           scan->source->filter_columns[index] == scan->apply_column;
+    return scan->apply && index == scan->apply_filter;
 }
 
 static size_t memory_task_count(const void *object)
@@ -302,7 +317,9 @@ static inline struct memory_source *memory_source_new(struct plain_engine *plain
                                                       size_t batches_per_task)
 {
     struct memory_source *source = calloc(1, sizeof(*source));
+    struct ArrowSchema made;
     duckdb_result result;
+    assert_int_equal(pthread_mutex_init(&source->lock, NULL), 0);
     if (duckdb_query(plain->connection, sql, &result) != DuckDBSuccess) {
         fail_msg("%s: %s", sql, duckdb_result_error(&result));
     }
@@ -314,9 +331,10 @@ static inline struct memory_source *memory_source_new(struct plain_engine *plain
         types[i] = duckdb_column_logical_type(&result, i);
         names[i] = duckdb_column_name(&result, i);
     }
-    duckdb_error_data error =
-        duckdb_to_arrow_schema(options, types, names, columns, &source->schema);
+    duckdb_error_data error = duckdb_to_arrow_schema(options, types, names, columns, &made);
     assert_null(error);
+    assert_int_equal(ArrowSchemaDeepCopy(&made, &source->schema), NANOARROW_OK);
+    made.release(&made);
     duckdb_data_chunk chunk;
     while ((chunk = duckdb_fetch_chunk(result)) != NULL) {
         assert_true(source->batch_count < MEMORY_MAX_BATCHES);
@@ -346,6 +364,7 @@ static inline void memory_source_free(struct memory_source *source)
         source->arrays[i].release(&source->arrays[i]);
     }
     source->schema.release(&source->schema);
+    (void)pthread_mutex_destroy(&source->lock);
     free(source);
 }
 

@@ -634,7 +634,12 @@ static void memory_does_not_grow_with_the_result(void **state)
         }
     }
     assert_int_equal(rows, 5000000);
-    assert_true(resident_bytes() - before < 100L << 20);
+#ifdef LAKE_SANITIZED
+    const long allowed = 400L << 20; /* freed memory waits in the sanitizer's quarantine */
+#else
+    const long allowed = 100L << 20;
+#endif
+    assert_true(resident_bytes() - before < allowed); /* the result is 580 MB */
     sql_query_free(query);
 }
 
