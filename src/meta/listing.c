@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_MAX_BYTES       (4u * 1024 * 1024)
-#define SNAPSHOT_GATE        "snapshot" /* one full snapshot a process at a time */
+#define PAGE_MAX_BYTES       (3u * 1024 * 1024) /* below what gRPC clients take by default */
+#define SNAPSHOT_GATE        "snapshot"         /* one full snapshot a process at a time */
 #define SNAPSHOT_WAIT_MS     1000
 #define SNAPSHOT_ATTEMPTS    5
 #define RESOLVE_ATTEMPTS     5

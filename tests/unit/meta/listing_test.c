@@ -126,7 +126,7 @@ static void large_schemas_shorten_a_page(void **state)
     register_tables(fixture, "a", 9, 900 * 1024);
     list_all(fixture, &fixture->root, NULL, listed);
     assert_int_equal(listed->count, 9);
-    assert_int_equal(listed->pages, 3); /* four of them fit into 4 MiB */
+    assert_int_equal(listed->pages, 3); /* three of them fit into 3 MiB */
     free(listed);
 }
 
