@@ -340,6 +340,11 @@ static void on_first_message(struct rpc_call *call)
         refuse(call, &err);
         return;
     }
+    if (call->received != NULL && call->received->data.raw.compression != GRPC_COMPRESS_NONE) {
+        lake_fail(&err, LAKE_UNIMPLEMENTED, "compressed requests are not taken");
+        refuse(call, &err);
+        return;
+    }
     if (rpc_health_is_watch(call->method)) {
         rpc_health_watch_start(call);
         return;

@@ -146,8 +146,11 @@ lake_status rpc_payload_gather(grpc_byte_buffer *buffer, struct rpc_payload *out
                                struct lake_error *err)
 {
     grpc_byte_buffer_reader reader;
+    if (buffer->data.raw.compression != GRPC_COMPRESS_NONE) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED, "compressed messages are not taken");
+    }
     if (!grpc_byte_buffer_reader_init(&reader, buffer)) {
-        return lake_fail(err, LAKE_INTERNAL, "a received message could not be decompressed");
+        return lake_fail(err, LAKE_INTERNAL, "a received message cannot be read");
     }
     lake_status status = LAKE_OK;
     size_t size = grpc_byte_buffer_length(reader.buffer_out);

@@ -29,7 +29,8 @@ struct lake_str rpc_metadata_find(const grpc_metadata_array *metadata, const cha
 /* Takes over every release of `parts`, also on failure. */
 lake_status rpc_message_new(struct rpc_part *parts, size_t part_count, grpc_byte_buffer **out,
                             struct lake_error *err);
-/* Gathers a received message into one piece; `buffer` stays the caller's. */
+/* Gathers a received message into one piece; `buffer` stays the caller's. UNIMPLEMENTED for a
+ * compressed one. */
 lake_status rpc_payload_gather(grpc_byte_buffer *buffer, struct rpc_payload *out,
                                struct lake_error *err);
 

@@ -129,8 +129,10 @@ static void create_handle(struct rpc_server *server)
         int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, STREAMS_PER_CONNECTION),
         int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0), /* or a second server would share the port */
         int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
-        /* Only uncompressed requests: no decompression bombs, and one filter less. */
+        /* No decompression, so no bombs: compressed requests are refused. gRPC does so itself by
+         * the last of these, but it may hand out the message meanwhile. */
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
+        int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
         int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
     };
     grpc_channel_args list = {BASE_ARRAY_LEN(args), args};

@@ -3,6 +3,11 @@
 /* Calls of every shape, their bytes, headers, errors and limits. */
 #include "fixture.h"
 
+#include <grpc/byte_buffer.h>
+#include <grpc/compression.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+
 static struct fixture f;
 
 static int start(void **state)
@@ -425,6 +430,65 @@ static void a_call_that_reached_the_server_was_sent(void **state)
     rpc_client_call_free(call);
 }
 
+/* By gRPC itself, as a client of ours never does it. */
+static grpc_status_code send_compressed(const char *target, const uint8_t *data, size_t size)
+{
+    grpc_init();
+    grpc_arg arg = {.type = GRPC_ARG_INTEGER,
+                    .key = GRPC_COMPRESSION_CHANNEL_DEFAULT_ALGORITHM,
+                    .value = {.integer = GRPC_COMPRESS_GZIP}};
+    grpc_channel_args args = {1, &arg};
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(target, credentials, &args);
+    grpc_completion_queue *queue = grpc_completion_queue_create_for_pluck(NULL);
+    grpc_call *call = grpc_channel_create_call(
+        channel, NULL, GRPC_PROPAGATE_DEFAULTS, queue, grpc_slice_from_static_string("/t.T/Echo"),
+        NULL, gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(10, GPR_TIMESPAN)),
+        NULL);
+    grpc_slice slice = grpc_slice_from_static_buffer(data, size);
+    grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_metadata_array initial;
+    grpc_metadata_array trailing;
+    grpc_metadata_array_init(&initial);
+    grpc_metadata_array_init(&trailing);
+    grpc_status_code code = GRPC_STATUS_OK;
+    grpc_slice details = grpc_empty_slice();
+    grpc_op ops[5] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
+                      {.op = GRPC_OP_SEND_MESSAGE},
+                      {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
+                      {.op = GRPC_OP_RECV_STATUS_ON_CLIENT},
+                      {.op = GRPC_OP_RECV_INITIAL_METADATA}};
+    ops[1].data.send_message.send_message = message;
+    ops[3].data.recv_status_on_client.status = &code;
+    ops[3].data.recv_status_on_client.status_details = &details;
+    ops[3].data.recv_status_on_client.trailing_metadata = &trailing;
+    ops[4].data.recv_initial_metadata.recv_initial_metadata = &initial;
+    assert_int_equal(grpc_call_start_batch(call, ops, 5, &code, NULL), GRPC_CALL_OK);
+    grpc_completion_queue_pluck(queue, &code, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    grpc_slice_unref(details);
+    grpc_metadata_array_destroy(&trailing);
+    grpc_metadata_array_destroy(&initial);
+    grpc_byte_buffer_destroy(message);
+    grpc_call_unref(call);
+    grpc_channel_destroy(channel);
+    grpc_channel_credentials_release(credentials);
+    grpc_completion_queue_shutdown(queue);
+    grpc_completion_queue_pluck(queue, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    grpc_completion_queue_destroy(queue);
+    grpc_shutdown_blocking();
+    return code;
+}
+
+/* A few kilobytes can unfold to gigabytes: they are not unfolded at all. */
+static void compressed_requests_are_refused(void **state)
+{
+    (void)state;
+    static const uint8_t zeros[100000];
+    int started = atomic_load(&f.started);
+    assert_int_equal(send_compressed(f.target, zeros, sizeof(zeros)), GRPC_STATUS_UNIMPLEMENTED);
+    assert_int_equal(atomic_load(&f.started), started);
+}
+
 /* Whichever allocation fails, on either side: the call succeeds or says that memory is missing, and
  * the server goes on. */
 static void each_failed_allocation_is_an_error_and_nothing_more(void **state)
@@ -515,6 +579,7 @@ int main(void)
         cmocka_unit_test(reply_above_the_channels_limit_is_resource_exhausted),
         cmocka_unit_test(unreachable_server_is_unavailable_names_the_target_and_nothing_was_sent),
         cmocka_unit_test(a_call_that_reached_the_server_was_sent),
+        cmocka_unit_test(compressed_requests_are_refused),
         cmocka_unit_test(each_failed_allocation_is_an_error_and_nothing_more),
         cmocka_unit_test(ten_thousand_calls_do_not_grow_the_process),
     };
