@@ -75,8 +75,7 @@ const char *const FILE_PROPERTY = "lake.file"; /* of a type; an alias would hide
 const char *const UTC_PROPERTY = "lake.utc";   /* of a timestamp of nanoseconds in a zone */
 constexpr idx_t MAX_DEPTH = 1000;              /* of a statement's tree; the parser has the same */
 
-/* ---- errors across the border -------------------------------------------------------------------
- */
+/* ---- errors across the border --------------------------------------------------------------- */
 
 /* A refusal of our own, with its status. */
 struct Refusal {
@@ -135,8 +134,7 @@ template <class F> lake_status guarded(struct lake_error *err, F &&body) noexcep
     }
 }
 
-/* ---- parsing: references and refusals -----------------------------------------------------------
- */
+/* ---- parsing: references and refusals ------------------------------------------------------- */
 
 struct Reference {
     string catalog, schema, table;
@@ -512,8 +510,7 @@ unique_ptr<sql_bridge_statement> Parse(const string &sql, idx_t max_references)
     return result;
 }
 
-/* ---- the catalog --------------------------------------------------------------------------------
- */
+/* ---- the catalog ---------------------------------------------------------------------------- */
 
 [[noreturn]] void ThrowReadOnly()
 {
@@ -864,8 +861,7 @@ unique_ptr<TransactionManager> MakeTransactionManager(optional_ptr<StorageExtens
     return make_uniq<LakeTransactionManager>(db);
 }
 
-/* ---- the scan -----------------------------------------------------------------------------------
- */
+/* ---- the scan ------------------------------------------------------------------------------- */
 
 struct NullHint {
     idx_t column;
@@ -1481,8 +1477,7 @@ TableFunction LakeTable::GetScanFunction(ClientContext &, unique_ptr<FunctionDat
     return function;
 }
 
-/* ---- the check after binding --------------------------------------------------------------------
- */
+/* ---- the check after binding ---------------------------------------------------------------- */
 
 struct LakeInfo : public PlannerExtensionInfo {
     LakeInfo(const struct sql_bridge_file_type &file_type) : file_type(file_type)
@@ -1560,8 +1555,7 @@ DuckDB &DatabaseOf(void *database)
     return *reinterpret_cast<DatabaseWrapper *>(database)->database;
 }
 
-/* ---- tables of a statement ----------------------------------------------------------------------
- */
+/* ---- tables of a statement ------------------------------------------------------------------ */
 
 LogicalType Marked(const LogicalType &type, const char *property)
 {
@@ -1732,8 +1726,7 @@ struct sql_bridge_query {
 namespace
 {
 
-/* ---- results ------------------------------------------------------------------------------------
- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 /* Arrow's intervals count nanoseconds: the engine's are wider, and it does not look. */
 void CheckIntervals(Vector &vector, idx_t count)
@@ -2008,8 +2001,7 @@ void ApplyMarks(ArrowSchema &field, const LogicalType &type, const char *metadat
 
 } // namespace
 
-/* ---- the C face ---------------------------------------------------------------------------------
- */
+/* ---- the C face ----------------------------------------------------------------------------- */
 
 lake_status sql_bridge_install(void *database, const struct sql_bridge_file_type *file_type,
                                struct lake_error *err)
