@@ -89,8 +89,8 @@ bench: deps-test build ## Measure against the alternatives; NAME=… for one lin
 
 ##@ Check
 .PHONY: lint
-lint: deps-lint test-build ## Style, static analysis, layering, banned functions
-	@python3 tools/lint/lint.py --build $(BUILD) $(LINT)
+lint: deps-lint test-build ## Style, static analysis, layering, banned functions; CHECKS=… for some
+	@python3 tools/lint/lint.py --build $(BUILD) $(CHECKS)
 
 .PHONY: format
 format: deps-lint ## Rewrite the sources in the project's style
