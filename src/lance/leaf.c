@@ -59,7 +59,7 @@ static lake_status fixed_leaf(const struct ArrowSchemaView *view, struct lance_l
 {
     uint64_t row_bits;
     out->item_bits = fixed_bits(view->storage_type, view);
-    if (out->item_bits == 0 && view->storage_type != NANOARROW_TYPE_FIXED_SIZE_BINARY)
+    if (out->item_bits == 0 || out->items == 0)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "Arrow type \"%s\" has no Lance column",
                          view->schema->format);
     if (!base_u64_mul(out->items, out->item_bits, &row_bits) ||

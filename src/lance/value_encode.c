@@ -266,12 +266,36 @@ static uint64_t inline_bytes(const struct lance_value_source *source)
     return bytes;
 }
 
+/* How often a value differs from the one before it, per width so that the loop vectorises. */
+#define COUNT_CHANGES(name, type)                                       \
+    static uint64_t name(const uint8_t *at, uint64_t count)             \
+    {                                                                   \
+        uint64_t changes = 0;                                           \
+        for (uint64_t i = 1; i < count; i++) {                          \
+            type before, now;                                           \
+            memcpy(&before, at + (i - 1) * sizeof(type), sizeof(type)); \
+            memcpy(&now, at + i * sizeof(type), sizeof(type));          \
+            changes += before != now;                                   \
+        }                                                               \
+        return changes;                                                 \
+    }
+COUNT_CHANGES(count_changes8, uint8_t)
+COUNT_CHANGES(count_changes16, uint16_t)
+COUNT_CHANGES(count_changes32, uint32_t)
+COUNT_CHANGES(count_changes64, uint64_t)
+
 static uint64_t rle_bytes(const struct lance_value_source *source)
 {
-    uint64_t runs = 1 + source->count / MAX_RUN, width = source->bits / 8;
-    for (uint64_t i = 1; i < source->count; i++)
-        runs += memcmp(source->fixed + (i - 1) * width, source->fixed + i * width, width) != 0;
-    return runs * (width + 1);
+    uint64_t changes;
+    if (source->bits == 8)
+        changes = count_changes8(source->fixed, source->count);
+    else if (source->bits == 16)
+        changes = count_changes16(source->fixed, source->count);
+    else if (source->bits == 32)
+        changes = count_changes32(source->fixed, source->count);
+    else
+        changes = count_changes64(source->fixed, source->count);
+    return (1 + source->count / MAX_RUN + changes) * (source->bits / 8 + 1);
 }
 
 static lake_status out_of_memory(struct lake_error *err)
@@ -476,8 +500,10 @@ static lake_status build_dictionary(const struct lance_leaf_values *values,
         uint32_t index;
         lance_leaf_values_range(values, i, &start, &end);
         status = intern(dictionary, values->data.data + start, (size_t)(end - start), &index, err);
-        if (status == LAKE_OK)
-            status = base_buffer_append(&out->indices, &index, sizeof(index), err);
+        if (status != LAKE_OK)
+            break;
+        base_store_u32le(out->indices.data + out->indices.size, index); /* reserved above */
+        out->indices.size += sizeof(index);
         uint64_t unique = dictionary->items.count;
         *worth = unique <= limit && (i != DICTIONARY_PROBE || unique <= DICTIONARY_PROBE / 2);
     }

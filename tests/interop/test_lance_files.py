@@ -234,6 +234,42 @@ def test_lake_reads_every_encoding_that_pylance_can_be_asked_for(tmp_path, stora
         assert_same(lake_read(tmp_path / name), table, str(metadata))
 
 
+FAR_APART = 70_000  # more empty lists between two values than a chunk can count
+EDGES = {
+    "no rows": pa.array([], pa.list_(pa.string())),
+    "fixed values far apart": pa.array([[1]] + [[]] * FAR_APART + [[2, 3]], pa.list_(pa.int8())),
+    "strings far apart": pa.array([["x"]] + [None] * FAR_APART + [["y"]]),
+    "booleans far apart": pa.array([[True]] + [None] * FAR_APART + [[False]]),
+    "only empty lists": pa.array([[]] * 100_000, pa.list_(pa.bool_())),
+    "a row over many chunks": pa.array([list(range(200_000)), None, [1]]),
+    "megabytes in a value": pa.array(["z" * 3_000_000, None, "", "y" * 9_000_000]),
+    "long strings in lists of lists": pa.array([[["q" * 1000] * 3, None, []], None] * 500),
+    "lists in several pages": pa.array([["b%d" % i for i in range(30)]] * 40_000),
+    "null type": pa.array([None, None]),
+    "null type in a struct": pa.array([{"n": None}, None], pa.struct([("n", pa.null())])),
+    "null type in a list": pa.array([[None], None, []], pa.list_(pa.null())),
+    "dictionary of doubles": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 1], pa.int8()), pa.array([1.5, 2.5])
+    ),
+    "null items in a wide vector": pa.array(
+        [[None] * 64] * 300 + [[1.5] * 64], pa.list_(pa.float64(), 64)
+    ),
+    "vectors of vectors of booleans": pa.array(
+        [[[True, None], [False, False]]] * 500, pa.list_(pa.list_(pa.bool_(), 2), 2)
+    ),
+    "wide vectors of booleans": pa.array([[True] * 3000] * 30, pa.list_(pa.bool_(), 3000)),
+}
+
+
+@pytest.mark.parametrize("storage", VERSIONS)
+@pytest.mark.parametrize("edge", EDGES)
+def test_edges_of_the_format_are_written_and_read(tmp_path, storage, edge):
+    table = pa.table({"c": EDGES[edge]})
+    lake_write(table, tmp_path / "lake", storage)
+    assert_same(lance.dataset(str(tmp_path / "lake")).to_table(), table, "pylance:")
+    assert_same(lake_read(tmp_path / "lake"), table, "lake:")
+
+
 @pytest.mark.parametrize("storage", VERSIONS)
 def test_lake_reads_packed_structs_of_fixed_width_members(tmp_path, storage):
     kind = pa.struct([("x", pa.float32()), ("n", pa.int16()), ("id", pa.binary(3))])
