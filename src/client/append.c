@@ -83,8 +83,11 @@ static lake_status send_batches(const struct client_append *append, struct rpc_c
                                 struct lake_bytes descriptor, struct lake_error *err)
 {
     struct flight_stream_writer *writer = NULL;
-    lake_status status =
-        flight_stream_writer_new(flight_sender_of_client(call), append->schema, NULL, &writer, err);
+    struct flight_stream_options options;
+    flight_stream_options_init(&options);
+    options.max_message_bytes = CLIENT_MAX_APPEND_BYTES; /* one row may be all of it */
+    lake_status status = flight_stream_writer_new(flight_sender_of_client(call), append->schema,
+                                                  &options, &writer, err);
     if (status == LAKE_OK)
         status = flight_stream_writer_begin(writer, descriptor, (struct lake_bytes){0}, err);
     for (size_t i = 0; i < append->batch_count && status == LAKE_OK; i++)

@@ -26,6 +26,11 @@
 
 #define QUERY_CATALOG "lake"
 
+/* What one row of a result may take: as much as an append may bring (SDK-4). Clients have limits of
+ * their own, ADBC's is 16 MiB unless it is told otherwise, and name them when a row is beyond
+ * (F01); every batch of more than a row stays near 2 MiB. */
+#define QUERY_MAX_ROW_BYTES ((uint64_t)64 * 1024 * 1024)
+
 struct query_metasrv;
 struct query_directory;
 struct query_tables;

@@ -6,7 +6,7 @@
 
 #define REQUEST_ARENA_BYTES ((size_t)16 * 1024 * 1024)
 #define REPLY_BYTES         ((size_t)64 * 1024 * 1024)
-#define MAX_CREDENTIALS     4096
+#define MAX_CREDENTIALS     8192 /* holds the longest token in base64 */
 
 /* ---- one request, one reply
  * ---------------------------------------------------------------------------- */
@@ -383,6 +383,36 @@ static lake_status list_actions(struct rpc_call *call, void *server, struct lake
 /* ---- Handshake: user and password, as BI tools have them (F16)
  * ------------------------------------------------- */
 
+/* "user:password" from its base64, whose padding may be missing: the Go client, which is inside the
+ * ADBC driver, sends none. */
+static lake_status decode_basic(struct lake_str encoded, char out[MAX_CREDENTIALS],
+                                struct lake_error *err)
+{
+    uint8_t padded[MAX_CREDENTIALS];
+    uint8_t decoded[MAX_CREDENTIALS];
+    size_t padding = (4 - encoded.size % 4) % 4;
+    int size = -1;
+    if (encoded.size + padding <= sizeof(padded) && padding < 3) {
+        memcpy(padded, encoded.data, encoded.size);
+        memset(padded + encoded.size, '=', padding);
+        size = EVP_DecodeBlock(decoded, padded, (int)(encoded.size + padding));
+    }
+    while (size > 0 && decoded[size - 1] == '\0') /* of the padding */
+        size--;
+    const uint8_t *colon = size <= 0 ? NULL : memchr(decoded, ':', (size_t)size);
+    if (colon != NULL) {
+        size_t password_bytes = (size_t)(decoded + size - colon) - 1;
+        memcpy(out, colon + 1, password_bytes);
+        out[password_bytes] = '\0';
+    }
+    explicit_bzero(padded, sizeof(padded));
+    explicit_bzero(decoded, sizeof(decoded));
+    return colon != NULL ? LAKE_OK
+                         : lake_fail(err, LAKE_UNAUTHENTICATED,
+                                     "the Basic credentials are malformed: they must be the base64 "
+                                     "of user:token");
+}
+
 /* The password of "Basic <base64 of user:password>", or of the payload's BasicAuth. */
 static lake_status basic_password(struct request *request, char out[MAX_CREDENTIALS],
                                   struct lake_error *err)
@@ -390,23 +420,8 @@ static lake_status basic_password(struct request *request, char out[MAX_CREDENTI
     struct lake_str header = rpc_call_header(request->call, "authorization");
     struct flight_handshake handshake;
     struct flight_basic_auth auth;
-    if (header.size > 6 && strncasecmp(header.data, "basic ", 6) == 0) {
-        uint8_t decoded[MAX_CREDENTIALS];
-        size_t encoded_bytes = header.size - 6;
-        if (encoded_bytes / 4 * 3 + 3 > sizeof(decoded) || encoded_bytes % 4 != 0)
-            return lake_fail(err, LAKE_UNAUTHENTICATED, "the Basic credentials are malformed");
-        int size = EVP_DecodeBlock(decoded, (const uint8_t *)header.data + 6, (int)encoded_bytes);
-        while (size > 0 && decoded[size - 1] == '\0') /* of the padding */
-            size--;
-        uint8_t *colon = size <= 0 ? NULL : memchr(decoded, ':', (size_t)size);
-        if (colon == NULL)
-            return lake_fail(err, LAKE_UNAUTHENTICATED, "the Basic credentials are malformed");
-        size_t password_bytes = (size_t)(decoded + size - colon) - 1;
-        memcpy(out, colon + 1, password_bytes);
-        out[password_bytes] = '\0';
-        explicit_bzero(decoded, sizeof(decoded));
-        return LAKE_OK;
-    }
+    if (header.size > 6 && strncasecmp(header.data, "basic ", 6) == 0)
+        return decode_basic((struct lake_str){header.data + 6, header.size - 6}, out, err);
     lake_status status =
         flight_handshake_decode(request->payload.bytes, request->arena, &handshake, err);
     if (status == LAKE_OK)

@@ -242,9 +242,12 @@ static lake_status stream_batches(struct rpc_call *call, struct sql_query *query
                                   struct lake_error *err)
 {
     struct flight_stream_writer *writer = NULL;
+    struct flight_stream_options options;
     bool end = false;
+    flight_stream_options_init(&options);
+    options.max_message_bytes = QUERY_MAX_ROW_BYTES;
     lake_status status = flight_stream_writer_new(flight_sender_of_call(call),
-                                                  sql_query_schema(query), NULL, &writer, err);
+                                                  sql_query_schema(query), &options, &writer, err);
     if (status == LAKE_OK)
         status =
             flight_stream_writer_begin(writer, (struct lake_bytes){0}, (struct lake_bytes){0}, err);
