@@ -190,7 +190,7 @@ def check_layers():
         for path in git_files(f"src/{folder}"):
             if not path.endswith((".c", ".h", ".cc")):
                 continue
-            for match in re.finditer(r'^\s*#\s*include\s+"([^"]+)"', read(path), re.M):
+            for match in re.finditer(r'^\s*#\s*include\s+["<]([^">]+)[">]', read(path), re.M):
                 name = match.group(1)
                 other = name.split("/")[0]
                 if name.startswith(".."):
