@@ -31,14 +31,15 @@
 extern "C" {
 #endif
 
-/* ---- the Arrow C data and stream interfaces (layout fixed by Arrow's specification) -------------- */
+/* ---- the Arrow C data and stream interfaces (layout fixed by Arrow's specification)
+ * -------------- */
 
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 
 #define ARROW_FLAG_DICTIONARY_ORDERED 1
-#define ARROW_FLAG_NULLABLE 2
-#define ARROW_FLAG_MAP_KEYS_SORTED 4
+#define ARROW_FLAG_NULLABLE           2
+#define ARROW_FLAG_MAP_KEYS_SORTED    4
 
 struct ArrowSchema {
     const char *format;
@@ -78,21 +79,25 @@ struct ArrowArrayStream {
 };
 #endif
 
-/* ---- connecting --------------------------------------------------------------------------------- */
+/* ---- connecting ---------------------------------------------------------------------------------
+ */
 
 typedef struct lake_client lake_client;
 
 struct lake_connect_options {
-    uint32_t version;         /* 1 */
-    bool tls;                 /* encrypt; implied by ca_pem and server_name */
-    const char *bearer_token; /* NULL: anonymous, which only a server on loopback accepts */
-    const char *ca_pem;       /* certificate authorities in PEM; NULL: the system's */
-    const char *server_name;  /* name to expect in the certificate; NULL: the address's host */
-    int64_t timeout_ms;       /* of one request that is not a stream; 0: 30,000 */
+    uint32_t version;             /* 1 */
+    bool tls;                     /* encrypt; implied by ca_pem and server_name */
+    const char *bearer_token;     /* NULL: anonymous, which only a server on loopback accepts */
+    const char *ca_pem;           /* certificate authorities in PEM; NULL: the system's */
+    const char *server_name;      /* name to expect in the certificate; NULL: the address's host */
+    int64_t timeout_ms;           /* of one request that is not a stream; 0: 30,000 */
     uint32_t schema_cache_tables; /* 0: 1,024; at most 65,536 */
     uint32_t schema_cache_ttl_ms; /* 0: 60,000; at most 3,600,000 */
 };
-#define LAKE_CONNECT_OPTIONS_INIT {.version = 1}
+#define LAKE_CONNECT_OPTIONS_INIT \
+    {                             \
+        .version = 1              \
+    }
 
 /*
  * Makes a client for the Query server at `address` ("host:port"). Asks the server once for the
@@ -112,7 +117,8 @@ lake_client *lake_client_ref(lake_client *client);
 /* Gives a reference back; the last one closes the connections. NULL is allowed. */
 void lake_client_unref(lake_client *client);
 
-/* ---- tables ------------------------------------------------------------------------------------- */
+/* ---- tables -------------------------------------------------------------------------------------
+ */
 
 /*
  * Initialises `out` as the schema of a FILE column named `name`: put it among the children of a
@@ -129,9 +135,9 @@ lake_status lake_schema_parse(const char *const *columns, size_t column_count,
                               struct ArrowSchema *out, struct lake_error *err);
 
 /*
- * Creates the table `table` ("namespace.table") with the columns of `schema`, a struct schema, which
- * stays the caller's. ALREADY_EXISTS when there is one, INVALID_ARGUMENT for a name or type that
- * Lake does not take.
+ * Creates the table `table` ("namespace.table") with the columns of `schema`, a struct schema,
+ * which stays the caller's. ALREADY_EXISTS when there is one, INVALID_ARGUMENT for a name or type
+ * that Lake does not take.
  */
 lake_status lake_create_table(lake_client *client, const char *table,
                               const struct ArrowSchema *schema, struct lake_error *err);
@@ -140,15 +146,15 @@ lake_status lake_create_table(lake_client *client, const char *table,
 lake_status lake_drop_table(lake_client *client, const char *table, struct lake_error *err);
 
 struct lake_table_info {
-    char *table;              /* "namespace.table" */
-    char *location;           /* where its Lance dataset is, as a URI */
-    char *incarnation;        /* changes when a table is dropped and created again */
-    uint64_t version;         /* newest */
+    char *table;       /* "namespace.table" */
+    char *location;    /* where its Lance dataset is, as a URI */
+    char *incarnation; /* changes when a table is dropped and created again */
+    uint64_t version;  /* newest */
     struct ArrowSchema schema;
 };
 /* NOT_FOUND when there is no such table. `out` is released with lake_table_info_fini. */
-lake_status lake_describe_table(lake_client *client, const char *table,
-                                struct lake_table_info *out, struct lake_error *err);
+lake_status lake_describe_table(lake_client *client, const char *table, struct lake_table_info *out,
+                                struct lake_error *err);
 void lake_table_info_fini(struct lake_table_info *info);
 
 struct lake_table_list {
@@ -164,7 +170,8 @@ void lake_table_list_fini(struct lake_table_list *list);
 void lake_schema_cache_invalidate(lake_client *client, const char *table);
 void lake_schema_cache_clear(lake_client *client);
 
-/* ---- objects ------------------------------------------------------------------------------------ */
+/* ---- objects ------------------------------------------------------------------------------------
+ */
 
 /* What a FILE value says of its object (NAT-3). */
 struct lake_data_location {
@@ -189,8 +196,8 @@ struct lake_source {
 typedef bool (*lake_progress)(void *context, int64_t done_bytes, int64_t total_bytes);
 
 /*
- * Stores a file in the caller's stage, hashing it while it is copied; constant memory. On success the
- * object is durable and `out` (release with lake_data_location_fini) says where it is; no table
+ * Stores a file in the caller's stage, hashing it while it is copied; constant memory. On success
+ * the object is durable and `out` (release with lake_data_location_fini) says where it is; no table
  * refers to it yet. NOT_FOUND: no such file. ABORTED: the file changed or vanished while it was
  * read. RESOURCE_EXHAUSTED: the disk is full. Nothing is left behind on failure.
  */
@@ -216,8 +223,7 @@ lake_status lake_open(lake_client *client, const struct lake_data_location *loca
  * range's bytes are exact in number but are not checked against the digest (OBJ-6).
  */
 lake_status lake_open_range(lake_client *client, const struct lake_data_location *location,
-                            int64_t start, int64_t end, lake_reader **out,
-                            struct lake_error *err);
+                            int64_t start, int64_t end, lake_reader **out, struct lake_error *err);
 /*
  * Reads up to `size` bytes; *got 0 with LAKE_OK is the verified end. DATA_LOSS: the object is
  * shorter, longer or other than its location says; do not use what was read before.
@@ -234,7 +240,8 @@ lake_status lake_download(lake_client *client, const struct lake_data_location *
                           const char *path, lake_progress progress, void *progress_context,
                           struct lake_error *err);
 
-/* ---- adding rows -------------------------------------------------------------------------------- */
+/* ---- adding rows --------------------------------------------------------------------------------
+ */
 
 enum lake_value_kind {
     LAKE_VALUE_NULL,
@@ -271,11 +278,15 @@ struct lake_value {
         } floats;
         struct {
             const char *path;
-            const char *media_type;
+            const char *media_type; /* NULL: application/octet-stream */
+            lake_progress progress; /* of this file's upload; may be NULL */
+            void *progress_context;
         } file_path;
         struct {
             struct lake_source source;
             const char *media_type;
+            lake_progress progress;
+            void *progress_context;
         } file_source;
         const struct lake_data_location *location;
     } as;
@@ -290,7 +301,10 @@ struct lake_insert_result {
     struct lake_data_location *locations; /* of the uploaded files, row by row, left to right */
     size_t location_count;
 };
-#define LAKE_INSERT_RESULT_INIT {0}
+#define LAKE_INSERT_RESULT_INIT \
+    {                           \
+        0                       \
+    }
 void lake_insert_result_fini(struct lake_insert_result *result);
 
 /*
@@ -311,9 +325,9 @@ lake_status lake_insert_many(lake_client *client, const char *sql, const struct 
 
 /*
  * Adds Arrow batches, exactly of the table's schema, as one version: 1..=10,000 rows in all, every
- * batch non-empty, at most 64 MiB (SDK-4). `batches` stay the caller's. `operation_id` (a UUIDv7, or
- * NULL for a fresh one) makes the append idempotent: the same ID with the same rows gives the first
- * version, with others ALREADY_EXISTS.
+ * batch non-empty, at most 64 MiB (SDK-4). `batches` stay the caller's. `operation_id` (a UUIDv7,
+ * or NULL for a fresh one) makes the append idempotent: the same ID with the same rows gives the
+ * first version, with others ALREADY_EXISTS.
  */
 lake_status lake_append_batches(lake_client *client, const char *table,
                                 const struct ArrowSchema *schema,
@@ -321,7 +335,8 @@ lake_status lake_append_batches(lake_client *client, const char *table,
                                 const char *operation_id, struct lake_insert_result *result,
                                 struct lake_error *err);
 
-/* ---- queries ------------------------------------------------------------------------------------ */
+/* ---- queries ------------------------------------------------------------------------------------
+ */
 
 /*
  * Runs one SELECT and gives its rows as a stream of record batches, pulled one by one from the

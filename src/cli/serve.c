@@ -93,14 +93,17 @@ static void announce(const struct cli_options *options, const struct cli_servers
     fflush(stdout);
 }
 
+static lake_status read_grace(uint64_t *grace_ms, struct lake_error *err)
+{
+    return base_config_u64("LAKE_SHUTDOWN_GRACE_MS", 30000, 1, 86400000, grace_ms, err);
+}
+
 static int serve_until_signal(const struct cli_options *options, struct cli_servers *servers,
-                              const sigset_t *signals, bool endpoint)
+                              const sigset_t *signals, uint64_t grace_ms, bool endpoint)
 {
     struct lake_error error = {0};
-    uint64_t grace_ms = 0;
-    lake_status status =
-        base_config_u64("LAKE_SHUTDOWN_GRACE_MS", 30000, 1, 86400000, &grace_ms, &error);
-    if (status == LAKE_OK && endpoint)
+    lake_status status = LAKE_OK;
+    if (endpoint)
         status = cli_endpoint_write(options->data_dir, servers, &error);
     if (status == LAKE_OK) {
         announce(options, servers);
@@ -138,10 +141,14 @@ static int run_up(struct cli_options *options, int argc, char **argv)
     struct lake_error error = {0};
     sigset_t signals;
     block_signals(&signals);
-    if (cli_servers_start(options->data_dir, query_address, meta_address, &servers, &error) !=
-        LAKE_OK)
+    uint64_t grace_ms = 0;
+    lake_status status = read_grace(&grace_ms, &error);
+    if (status == LAKE_OK)
+        status =
+            cli_servers_start(options->data_dir, query_address, meta_address, &servers, &error);
+    if (status != LAKE_OK)
         return cli_fail(options, &error);
-    return serve_until_signal(options, &servers, &signals, true);
+    return serve_until_signal(options, &servers, &signals, grace_ms, true);
 }
 
 static int run_meta(struct cli_options *options, int argc, char **argv)
@@ -163,7 +170,10 @@ static int run_meta(struct cli_options *options, int argc, char **argv)
     struct lake_error error = {0};
     sigset_t signals;
     block_signals(&signals);
-    lake_status status = meta_options_from_environment(&meta, &error);
+    uint64_t grace_ms = 0;
+    lake_status status = read_grace(&grace_ms, &error);
+    if (status == LAKE_OK)
+        status = meta_options_from_environment(&meta, &error);
     if (status == LAKE_OK)
         status = rpc_authenticator_from_environment(&servers.authenticator, &error);
     if (status == LAKE_OK) {
@@ -180,7 +190,7 @@ static int run_meta(struct cli_options *options, int argc, char **argv)
     }
     snprintf(servers.meta_address, sizeof(servers.meta_address), "%.*s:%d",
              (int)(strrchr(address, ':') - address), address, meta_service_port(servers.meta));
-    return serve_until_signal(options, &servers, &signals, false);
+    return serve_until_signal(options, &servers, &signals, grace_ms, false);
 }
 
 static int run_query(struct cli_options *options, int argc, char **argv)
@@ -205,7 +215,10 @@ static int run_query(struct cli_options *options, int argc, char **argv)
     struct lake_error error = {0};
     sigset_t signals;
     block_signals(&signals);
-    lake_status status = query_options_from_environment(&query, &error);
+    uint64_t grace_ms = 0;
+    lake_status status = read_grace(&grace_ms, &error);
+    if (status == LAKE_OK)
+        status = query_options_from_environment(&query, &error);
     if (status == LAKE_OK)
         status = rpc_authenticator_from_environment(&servers.authenticator, &error);
     if (status == LAKE_OK) {
@@ -223,7 +236,7 @@ static int run_query(struct cli_options *options, int argc, char **argv)
     snprintf(servers.query_address, sizeof(servers.query_address), "%.*s:%d",
              (int)(strrchr(address, ':') - address), address, query_server_port(servers.query));
     snprintf(servers.meta_address, sizeof(servers.meta_address), "%s", meta_address);
-    return serve_until_signal(options, &servers, &signals, false);
+    return serve_until_signal(options, &servers, &signals, grace_ms, false);
 }
 
 const struct cli_command cli_up = {

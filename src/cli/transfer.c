@@ -84,7 +84,7 @@ struct assignment {
 struct put_row {
     struct assignment items[MAX_VALUES];
     struct lake_value values[MAX_VALUES];
-    struct lake_data_location locations[MAX_VALUES];
+    struct cli_progress progress[MAX_VALUES]; /* of files */
     double *floats[MAX_VALUES];
     size_t count;
 };
@@ -94,7 +94,6 @@ static void put_row_free(struct put_row *row)
     if (row == NULL)
         return;
     for (size_t i = 0; i < row->count; i++) {
-        lake_data_location_fini(&row->locations[i]);
         base_free(row->floats[i]);
         base_free(row->items[i].column);
     }
@@ -235,9 +234,12 @@ static lake_status fill_values(lake_client *client, const char *table, struct pu
             status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the table %s has no column %s", table,
                                item->column);
         } else if (item->is_file) {
+            cli_progress_init(&row->progress[i], item->text);
             row->values[i].kind = LAKE_VALUE_FILE_PATH;
             row->values[i].as.file_path.path = item->text;
             row->values[i].as.file_path.media_type = media_type_of(item->text);
+            row->values[i].as.file_path.progress = cli_progress_update;
+            row->values[i].as.file_path.progress_context = &row->progress[i];
         } else {
             status = parse_text(field, item->text, &row->values[i], &row->floats[i], err);
         }
@@ -269,17 +271,10 @@ static lake_status put_into(lake_client *client, const char *table, struct put_r
     lake_status status = fill_values(client, table, row, err);
     if (status == LAKE_OK)
         status = insert_statement(table, row, &sql, err);
-    /* Each file with its own bar, then the row; insert would do the same without one. */
-    for (size_t i = 0; i < row->count && status == LAKE_OK; i++) {
-        if (row->values[i].kind != LAKE_VALUE_FILE_PATH)
-            continue;
-        status = upload(client, row->values[i].as.file_path.path,
-                        row->values[i].as.file_path.media_type, &row->locations[i], err);
-        row->values[i].kind = LAKE_VALUE_LOCATION;
-        row->values[i].as.location = &row->locations[i];
-    }
     if (status == LAKE_OK)
         status = lake_insert(client, (const char *)sql.data, row->values, row->count, result, err);
+    for (size_t i = 0; i < row->count; i++)
+        cli_progress_end(&row->progress[i]);
     base_buffer_fini(&sql);
     return status;
 }

@@ -95,9 +95,11 @@ static lake_status upload_value(lake_client *client, const struct lake_value *va
 {
     if (value->kind == LAKE_VALUE_FILE_PATH)
         return lake_upload_path(client, value->as.file_path.path, value->as.file_path.media_type,
-                                NULL, NULL, out, err);
+                                value->as.file_path.progress, value->as.file_path.progress_context,
+                                out, err);
     return lake_upload_source(client, value->as.file_source.source,
-                              value->as.file_source.media_type, NULL, NULL, out, err);
+                              value->as.file_source.media_type, value->as.file_source.progress,
+                              value->as.file_source.progress_context, out, err);
 }
 
 /* In the order of the statement: row by row, left to right. */

@@ -1,0 +1,88 @@
+"""Memory stays flat whatever the size of what passes through (SQL-9, OBJ-1, OBJ-5)."""
+
+import hashlib
+import os
+import sys
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import flight_sql
+from lake_server import LAKE, LakeServer, clean_environment
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LakeServer(tmp_path_factory.mktemp("limits"), env={"LAKE_LOG": "warn"}) as running:
+        yield running
+
+
+def test_case_F13_servers_stay_under_300_mb_while_a_slow_reader_takes_5_gb(server, tmp_path):
+    frames = pa.table({"a": pa.array(range(5000), pa.int64()),
+                       **{f"x{i}": pa.array([i + r / 7 for r in range(5000)]) for i in range(7)}})
+    pq.write_table(frames, tmp_path / "frames.parquet")
+    server.run("import", "wide.frames", tmp_path / "frames.parquet", "--create")
+    client = flight.connect(f"grpc://{server.address}")
+    sql = "SELECT f.* FROM wide.frames f CROSS JOIN range(16000)"
+    reader = client.do_get(flight_sql.info(client, sql).endpoints[0].ticket)
+    received = rows = batches = 0
+    most = server.status("VmRSS")
+    for chunk in reader:
+        received += chunk.data.nbytes
+        rows += chunk.data.num_rows
+        batches += 1
+        if batches % 100 == 0:
+            most = max(most, server.status("VmRSS"))
+        if batches <= 20:  # a reader that stalls: the server must wait, not gather
+            time.sleep(0.15)
+            most = max(most, server.status("VmRSS"))
+    assert rows == 5000 * 16000
+    assert received >= 5 * 10**9
+    assert max(most, server.status("VmRSS")) < 300 * 1024, f"{most} KiB"
+
+
+def run_measured(*arguments, env=None):
+    """Runs lake; its output and its peak of resident memory in KiB."""
+    read_end, write_end = os.pipe()
+    pid = os.posix_spawn(LAKE, ["lake", *map(str, arguments)], clean_environment(env),
+                         file_actions=[(os.POSIX_SPAWN_DUP2, write_end, 1)])
+    os.close(write_end)
+    output = []
+    drain = threading.Thread(target=lambda: output.append(os.fdopen(read_end).read()))
+    drain.start()
+    _, status, usage = os.wait4(pid, 0)
+    drain.join()
+    assert os.waitstatus_to_exitcode(status) == 0, output
+    return output[0], usage.ru_maxrss
+
+
+def test_two_gib_go_in_and_out_in_constant_memory(server, tmp_path):
+    video = tmp_path / "video.mp4"
+    block = os.urandom(16 * MIB)
+    digest = hashlib.sha256()
+    with open(video, "wb") as out:
+        for number in range(128):
+            part = number.to_bytes(8, "little") + block[8:]
+            out.write(part)
+            digest.update(part)
+    server.run("table", "create", "big.videos", "--column", "id:int64!", "--column", "video:FILE")
+    _, put_peak = run_measured("put", "--addr", server.address, "--into", "big.videos",
+                               "--set", "id=1", "--file", f"video={video}")
+    video.unlink()
+    copy = tmp_path / "copy.mp4"
+    output, get_peak = run_measured("get", "--addr", server.address,
+                                    "SELECT video FROM big.videos", "-o", copy)
+    assert digest.hexdigest() in output
+    assert copy.stat().st_size == 2 * 1024 * MIB
+    with open(copy, "rb") as back:
+        assert hashlib.file_digest(back, "sha256").hexdigest() == digest.hexdigest()
+    copy.unlink()
+    assert put_peak < 64 * 1024, f"put peaked at {put_peak} KiB"
+    assert get_peak < 64 * 1024, f"get peaked at {get_peak} KiB"
