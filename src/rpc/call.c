@@ -659,6 +659,11 @@ lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t 
     return send_now(call, message, err);
 }
 
+lake_status rpc_call_flush(struct rpc_call *call, struct lake_error *err)
+{
+    return send_held(call, err);
+}
+
 lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                                struct lake_error *err)
 {
