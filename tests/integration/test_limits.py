@@ -2,8 +2,8 @@
 
 import hashlib
 import os
+import subprocess
 import sys
-import threading
 import time
 
 import pyarrow as pa
@@ -49,18 +49,21 @@ def test_case_F13_servers_stay_under_300_mb_while_a_slow_reader_takes_5_gb(serve
 
 
 def run_measured(*arguments, env=None):
-    """Runs lake; its output and its peak of resident memory in KiB."""
-    read_end, write_end = os.pipe()
-    pid = os.posix_spawn(LAKE, ["lake", *map(str, arguments)], clean_environment(env),
-                         file_actions=[(os.POSIX_SPAWN_DUP2, write_end, 1)])
-    os.close(write_end)
-    output = []
-    drain = threading.Thread(target=lambda: output.append(os.fdopen(read_end).read()))
-    drain.start()
-    _, status, usage = os.wait4(pid, 0)
-    drain.join()
-    assert os.waitstatus_to_exitcode(status) == 0, output
-    return output[0], usage.ru_maxrss
+    """Runs lake; its output and its peak of resident memory in KiB.
+
+    wait4's ru_maxrss would not do: across exec it keeps the peak of the process that forked."""
+    process = subprocess.Popen([LAKE, *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+                               env=clean_environment(env))
+    peak = 0
+    while process.poll() is None:
+        with open(f"/proc/{process.pid}/status") as status:
+            text = status.read()
+        if "VmHWM:" in text and "Name:\tlake\n" in text:
+            peak = max(peak, int(text.split("VmHWM:")[1].split()[0]))
+        time.sleep(0.01)
+    output = process.stdout.read()
+    assert process.returncode == 0 and peak > 0, output
+    return output, peak
 
 
 def test_two_gib_go_in_and_out_in_constant_memory(server, tmp_path):
