@@ -1,6 +1,6 @@
 /*
- * The C face of bridge.cc, the one C++ file: DuckDB's parser, catalog and scan interfaces exist in
- * C++ only. No exception leaves it; every function here returns a status.
+ * The C face of bridge_*.cc, the only C++ of Lake: DuckDB's parser, catalog and scan interfaces
+ * exist in C++ only. No exception leaves them; every function here that can fail returns a status.
  *
  * Thread rule: an instance is shared freely; a statement and a query belong to one thread, except
  * for sql_bridge_interrupt.
@@ -32,8 +32,8 @@ lake_status sql_bridge_install(void *database, const struct sql_bridge_file_type
  * not a query over `lake` and the allowed table functions. */
 lake_status sql_bridge_lock(void *database, struct lake_error *err);
 
-/* What bridge.cc asks of exact.c: true for timestamps of nanoseconds in a zone, which are plain
- * ones to the engine, and a schema with these in their place; release it. */
+/* What bridge_types.cc asks of exact.c: true for timestamps of nanoseconds in a zone, which are
+ * plain ones to the engine, and a schema with these in their place; release it. */
 bool sql_is_zoned_ns(const struct ArrowSchema *field);
 lake_status sql_exact_schema(const struct ArrowSchema *schema, struct ArrowSchema *out,
                              struct lake_error *err);

@@ -3,7 +3,8 @@
  *
  * Extensions are never fetched or loaded by themselves; then the catalog is attached; then limits;
  * then external access goes off and the configuration is locked. What these settings do not block,
- * the parser's gate (bridge.cc, functions.c) does, and the check after binding stands behind it.
+ * the parser's gate (bridge_parse.cc, functions.c) does, and the check after binding stands behind
+ * it.
  */
 #include "sql_internal.h"
 

@@ -1,4 +1,4 @@
-/* Statements on their request-local tables (SQL-3). The engine's side is in bridge.cc. */
+/* Statements on their request-local tables (SQL-3). The engine's side is in bridge_query.cc. */
 #include "sql_internal.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * (SQL-7), its table functions checked against a whitelist. It is then planned on exactly the
  * tables that the caller resolved, its request-local catalog (SQL-3): nothing else exists for it.
  *
- * bridge.cc is the one C++ file of Lake: it gives DuckDB the catalog `lake` and its scan.
+ * bridge_*.cc are the only C++ of Lake: they give DuckDB the catalog `lake` and its scan.
  *
  * Thread rule: an engine is shared freely; a query belongs to one thread, except for
  * sql_query_interrupt.

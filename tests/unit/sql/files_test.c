@@ -10,7 +10,7 @@ static struct plain_engine plain;
 static int setup(void **state)
 {
     (void)state;
-    (void)strcpy(directory, "/tmp/lake_files_XXXXXX");
+    (void)snprintf(directory, sizeof(directory), "/tmp/lake_files_XXXXXX");
     assert_non_null(mkdtemp(directory));
     plain_open(&plain);
     return 0;

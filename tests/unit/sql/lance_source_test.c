@@ -30,7 +30,7 @@ static int setup(void **state)
     options.threads = 2;
     assert_int_equal(sql_engine_open(&options, &engine, &err), LAKE_OK);
     plain_open(&plain);
-    (void)strcpy(directory, "/tmp/lake_sql_lance_XXXXXX");
+    (void)snprintf(directory, sizeof(directory), "/tmp/lake_sql_lance_XXXXXX");
     assert_non_null(mkdtemp(directory));
     return 0;
 }

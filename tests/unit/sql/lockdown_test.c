@@ -44,7 +44,7 @@ static char *in_directory(const char *sql)
 static int setup(void **state)
 {
     (void)state;
-    (void)strcpy(directory, "/tmp/lake_lockdown_XXXXXX");
+    (void)snprintf(directory, sizeof(directory), "/tmp/lake_lockdown_XXXXXX");
     assert_non_null(mkdtemp(directory));
     struct plain_engine plain;
     plain_open(&plain);

@@ -166,7 +166,8 @@ static const char *const STATEMENTS[] = {
     "FROM frames WHERE id = 1",
     "SELECT * FROM range(3) JOIN generate_series(1, 2) g ON true",
     "SELECT * FROM json_each('{\"a\": 1}')",
-    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id), quantile_cont(id, 0.9), mode(frame // 99), "
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id), quantile_cont(id, 0.9), "
+    "mode(frame // 99), "
     "round(stddev(id), 6), string_agg(DISTINCT robot, ',' ORDER BY robot) FROM frames",
     "SELECT grouping(episode), count(*) FROM frames WHERE episode < 2 GROUP BY ROLLUP (episode) "
     "ORDER BY 1, 2",
