@@ -33,7 +33,7 @@ typedef enum lake_status {
 } lake_status;
 
 #define LAKE_ERROR_MESSAGE_BYTES 1024
-#define LAKE_ERROR_CAUSE_BYTES 512
+#define LAKE_ERROR_CAUSE_BYTES   512
 
 /*
  * Filled by a function that does not return LAKE_OK. Needs no allocation and no release. Every
