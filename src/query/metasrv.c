@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ACTION_DEADLINE_MS 30000
-#define MAX_CA_BYTES       (1024 * 1024)
+#define ACTION_DEADLINE_MS   30000
+#define MAX_CA_BYTES         (1024 * 1024)
 #define MAX_TOKEN_BYTES      4096
 #define MAX_NAMESPACES_BYTES 12288 /* fits a header block of 16 KiB */
 
