@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-
 static void parses(const char *sql, const char *namespace_name, const char *table, size_t columns,
                    const char *last)
 {
