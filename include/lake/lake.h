@@ -31,8 +31,7 @@
 extern "C" {
 #endif
 
-/* ---- the Arrow C data and stream interfaces (layout fixed by Arrow's specification)
- * -------------- */
+/* ---- the Arrow C data and stream interfaces (layout fixed by Arrow's specification) ---- */
 
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
@@ -79,8 +78,7 @@ struct ArrowArrayStream {
 };
 #endif
 
-/* ---- connecting ---------------------------------------------------------------------------------
- */
+/* ---- connecting ---- */
 
 typedef struct lake_client lake_client;
 
@@ -117,8 +115,7 @@ lake_client *lake_client_ref(lake_client *client);
 /* Gives a reference back; the last one closes the connections. NULL is allowed. */
 void lake_client_unref(lake_client *client);
 
-/* ---- tables -------------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 /*
  * Initialises `out` as the schema of a FILE column named `name`: put it among the children of a
@@ -170,8 +167,7 @@ void lake_table_list_fini(struct lake_table_list *list);
 void lake_schema_cache_invalidate(lake_client *client, const char *table);
 void lake_schema_cache_clear(lake_client *client);
 
-/* ---- objects ------------------------------------------------------------------------------------
- */
+/* ---- objects ---- */
 
 /* What a FILE value says of its object (NAT-3). */
 struct lake_data_location {
@@ -240,8 +236,7 @@ lake_status lake_download(lake_client *client, const struct lake_data_location *
                           const char *path, lake_progress progress, void *progress_context,
                           struct lake_error *err);
 
-/* ---- adding rows --------------------------------------------------------------------------------
- */
+/* ---- adding rows ---- */
 
 enum lake_value_kind {
     LAKE_VALUE_NULL,
@@ -335,8 +330,7 @@ lake_status lake_append_batches(lake_client *client, const char *table,
                                 const char *operation_id, struct lake_insert_result *result,
                                 struct lake_error *err);
 
-/* ---- queries ------------------------------------------------------------------------------------
- */
+/* ---- queries ---- */
 
 /*
  * Runs one SELECT and gives its rows as a stream of record batches, pulled one by one from the

@@ -14,8 +14,7 @@
 #include <base/base.h>
 #include <nanoarrow/nanoarrow.h>
 
-/* ---- the FILE logical type (NAT-3, DESIGN 12): the one module that knows its shape --------------
- */
+/* ---- the FILE logical type (NAT-3, DESIGN 12): the one module that knows its shape ---- */
 
 #define ARROW_FILE_EXTENSION_NAME     "lake.file"
 #define ARROW_FILE_EXTENSION_METADATA "{\"version\":1}"
@@ -40,8 +39,7 @@ lake_status arrow_file_value_get(const struct ArrowSchema *field, const struct A
 lake_status arrow_file_value_append(struct ArrowArray *column, const struct arrow_file_value *value,
                                     struct lake_error *err);
 
-/* ---- schemas and arrays -------------------------------------------------------------------------
- */
+/* ---- schemas and arrays ---- */
 
 /* Deep equality of format, name, nullability, children, dictionary, and field metadata (as sets of
  * pairs). On inequality `path` (may be NULL) receives where, such as "frames.state.item". */
@@ -74,8 +72,7 @@ lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t
 lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
                                  struct lake_error *err);
 
-/* ---- IPC encoding -------------------------------------------------------------------------------
- */
+/* ---- IPC encoding ---- */
 
 struct arrow_ipc_part {
     const uint8_t *data; /* NULL: zeros (padding, at most 63 bytes) */
@@ -118,8 +115,7 @@ lake_status arrow_ipc_schema_to_bytes(const struct ArrowSchema *schema, struct b
 lake_status arrow_ipc_schema_from_bytes(struct lake_bytes bytes, struct ArrowSchema *out,
                                         struct lake_error *err);
 
-/* ---- IPC decoding -------------------------------------------------------------------------------
- */
+/* ---- IPC decoding ---- */
 
 struct arrow_ipc_limits {
     uint64_t max_metadata_bytes; /* of one header; default 4 MiB */

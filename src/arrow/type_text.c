@@ -3,8 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- formatting ---------------------------------------------------------------------------------
- */
+/* ---- formatting ---- */
 
 static const char *const unit_names[] = {"s", "ms", "us", "ns"};
 
@@ -194,8 +193,7 @@ lake_status arrow_type_format(const struct ArrowSchema *field, struct base_buffe
     return format_type(field, 0, out, err);
 }
 
-/* ---- parsing ------------------------------------------------------------------------------------
- */
+/* ---- parsing ---- */
 
 struct type_parser {
     struct lake_str text;

@@ -22,7 +22,7 @@
 #define BASE_MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define BASE_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 /* Fills `err` (may be NULL) and returns `code`, so that a failing path is one statement:
  * `return lake_fail(err, LAKE_NOT_FOUND, "…", …);`. A message too long is cut at a character. */
@@ -45,7 +45,7 @@ lake_status base_fail_errno(struct lake_error *err, int error_number, const char
 
 lake_status base_fail_no_memory(struct lake_error *err, size_t size_bytes);
 
-/* ---- views: borrowed, length-carrying, by value ---------------------------------------------- */
+/* ---- views: borrowed, length-carrying, by value ---- */
 
 struct lake_bytes {
     const uint8_t *data;
@@ -73,7 +73,7 @@ bool base_utf8_valid(struct lake_str s);
 /* Decimal, all of `s`, no sign, no blanks; false on anything else or overflow. */
 bool base_str_to_u64(struct lake_str s, uint64_t *out);
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* The process's allocator with the fault counter of base_fault_fail_nth_alloc in front. */
 void *base_alloc(size_t size_bytes);                      /* NULL when out of memory; 0 gives 1 */
@@ -128,7 +128,7 @@ void *base_arena_alloc(struct base_arena *arena, size_t size_bytes); /* 16-align
 void *base_arena_calloc_array(struct base_arena *arena, size_t count, size_t item_bytes);
 char *base_arena_strndup(struct base_arena *arena, const char *data, size_t size);
 
-/* ---- the cursor: the only way to read bytes from disk or network ----------------------------- */
+/* ---- the cursor: the only way to read bytes from disk or network ---- */
 
 struct base_cursor {
     const uint8_t *data;
@@ -182,7 +182,7 @@ static inline void base_store_u64le(void *p, uint64_t v)
     __builtin_memcpy(p, &v, sizeof(v));
 }
 
-/* ---- clocks and identifiers ------------------------------------------------------------------ */
+/* ---- clocks and identifiers ---- */
 
 int64_t base_clock_unix_ms(void);
 int64_t base_clock_monotonic_us(void);
@@ -203,7 +203,7 @@ int base_uuid_version(const struct base_uuid *uuid);
 int64_t base_uuid7_unix_ms(const struct base_uuid *uuid);
 lake_status base_random_bytes(void *out, size_t size, struct lake_error *err);
 
-/* ---- digests and hexadecimal ----------------------------------------------------------------- */
+/* ---- digests and hexadecimal ---- */
 
 #define BASE_SHA256_BYTES     32
 #define BASE_SHA256_HEX_BYTES 65 /* with the NUL */
@@ -223,7 +223,7 @@ bool base_hex_decode(struct lake_str text, uint8_t *out); /* text.size / 2 bytes
 /* Exactly 64 lower-case hexadecimal digits (OBJ-5). */
 bool base_sha256_hex_valid(struct lake_str text);
 
-/* ---- secrets --------------------------------------------------------------------------------- */
+/* ---- secrets ---- */
 
 /* Bytes that are zeroed when released and are never formatted. */
 struct base_secret {
@@ -240,12 +240,12 @@ bool base_secret_equal(const struct base_secret *secret,
 lake_status base_secret_read_file(struct base_secret *out, const char *path, size_t max_bytes,
                                   struct lake_error *err);
 
-/* ---- directories ----------------------------------------------------------------------------- */
+/* ---- directories ---- */
 
 /* mkdir -p: makes `directory` and those above it; each new one is synced into the one above. */
 lake_status base_make_directories(const char *directory, struct lake_error *err);
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
+/* ---- JSON ---- */
 
 /* Reading is jansson's, behind limits: depth 64, duplicate keys refused, size bounded. `json_t` is
  * jansson's type; include <jansson.h> to walk it. */
@@ -256,7 +256,7 @@ lake_status base_json_parse(struct lake_bytes text, size_t max_bytes, struct jso
 lake_status base_json_append_string(struct base_buffer *buffer, struct lake_str s,
                                     struct lake_error *err);
 
-/* ---- configuration from the environment ------------------------------------------------------ */
+/* ---- configuration from the environment ---- */
 
 /* Unset or empty gives `fallback`. A value that does not parse or lies outside [min, max] is
  * INVALID_ARGUMENT naming the variable and the range. */
@@ -266,7 +266,7 @@ lake_status base_config_bool(const char *variable, bool fallback, bool *out,
                              struct lake_error *err); /* true, false, 1, 0 */
 const char *base_config_string(const char *variable, const char *fallback);
 
-/* ---- structured logs (OPS-2) ----------------------------------------------------------------- */
+/* ---- structured logs (OPS-2) ---- */
 
 enum base_log_level {
     BASE_LOG_DEBUG,
@@ -280,7 +280,7 @@ enum base_log_level {
 void base_log(enum base_log_level level, const char *message, ...) __attribute__((sentinel));
 void base_log_set_level(enum base_log_level level);
 
-/* ---- worker pool ----------------------------------------------------------------------------- */
+/* ---- worker pool ---- */
 
 /* A fixed number of threads and a bounded queue. Thread-safe. */
 struct base_pool;
@@ -293,7 +293,7 @@ lake_status base_pool_submit(struct base_pool *pool, base_pool_task task, void *
 /* Runs what is queued, joins every thread. NULL is allowed. */
 void base_pool_free(struct base_pool *pool);
 
-/* ---- fault points ---------------------------------------------------------------------------- */
+/* ---- fault points ---- */
 
 /*
  * A named step at which tests make the process die, fail or wait. LAKE_FAULT holds

@@ -44,8 +44,7 @@ static int print_overview(FILE *out)
     return out == stdout ? CLI_EXIT_OK : CLI_EXIT_USAGE;
 }
 
-/* ---- arguments
- * ------------------------------------------------------------------------------------------ */
+/* ---- arguments ---- */
 
 static const char *const common_names[] = {
     "data-dir=", "addr=", "token-file=", "ca=", "server-name=", "json", "help", NULL};

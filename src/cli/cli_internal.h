@@ -40,8 +40,7 @@ extern const struct cli_command *const cli_commands[];
 extern const struct cli_command cli_up, cli_meta, cli_query, cli_table, cli_client, cli_sql,
     cli_import, cli_put, cli_get;
 
-/* ---- arguments
- * ---------------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 /*
  * Takes the next option out of argv[*index…]. `names` is a list of "name" (a flag) and "name="
@@ -66,8 +65,7 @@ int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
 int cli_fail(const struct cli_options *options, const struct lake_error *err);
 
-/* ---- servers
- * -------------------------------------------------------------------------------------------- */
+/* ---- servers ---- */
 
 /* Metasrv and Query in this process. */
 struct cli_servers {
@@ -84,8 +82,7 @@ lake_status cli_servers_start(const char *data_dir, const char *query_address,
 lake_status cli_servers_stop(struct cli_servers *servers, int64_t grace_ms, struct lake_error *err);
 void cli_servers_fini(struct cli_servers *servers);
 
-/* ---- sessions
- * ------------------------------------------------------------------------------------------- */
+/* ---- sessions ---- */
 
 struct cli_session {
     lake_client *client;
@@ -100,8 +97,7 @@ lake_status cli_endpoint_write(const char *data_dir, const struct cli_servers *s
                                struct lake_error *err);
 void cli_endpoint_remove(const char *data_dir);
 
-/* ---- printing
- * -------------------------------------------------------------------------------------------- */
+/* ---- printing ---- */
 
 enum cli_format {
     CLI_FORMAT_TABLE,

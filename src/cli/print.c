@@ -60,8 +60,7 @@ size_t cli_text_width(struct lake_str text)
     return total;
 }
 
-/* ---- what the formats share
- * ---------------------------------------------------------------------------- */
+/* ---- what the formats share ---- */
 
 struct printer {
     FILE *out;
@@ -78,8 +77,7 @@ static lake_status write_out(struct printer *printer, struct lake_error *err)
     return LAKE_OK;
 }
 
-/* ---- CSV (RFC 4180)
- * --------------------------------------------------------------------------------------- */
+/* ---- CSV (RFC 4180) ---- */
 
 static void print_csv_field(FILE *out, struct lake_str text, bool null)
 {
@@ -127,8 +125,7 @@ static lake_status print_csv_row(struct printer *printer, int64_t row, struct la
     return LAKE_OK;
 }
 
-/* ---- JSON: an array of objects
- * ------------------------------------------------------------------------------ */
+/* ---- JSON: an array of objects ---- */
 
 static lake_status print_json_row(struct printer *printer, int64_t row, struct lake_error *err)
 {
@@ -151,8 +148,7 @@ static lake_status print_json_row(struct printer *printer, int64_t row, struct l
     return status == LAKE_OK ? write_out(printer, err) : status;
 }
 
-/* ---- aligned columns
- * ------------------------------------------------------------------------------------------ */
+/* ---- aligned columns ---- */
 
 struct table {
     size_t *widths; /* 0: not yet measured */
@@ -280,9 +276,7 @@ static void table_fini(struct table *table)
     base_free(table->cells);
 }
 
-/* ---- the stream
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- the stream ---- */
 
 static lake_status stream_failed(struct ArrowArrayStream *stream, int code, struct lake_error *err)
 {
@@ -389,9 +383,7 @@ lake_status cli_print_stream(struct ArrowArrayStream *stream, enum cli_format fo
     return status;
 }
 
-/* ---- progress
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- progress ---- */
 
 #define REDRAW_US 100000
 #define BAR_WIDTH 30

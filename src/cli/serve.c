@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- signals
- * -------------------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 /* Before any thread starts, so that all of them leave these signals to wait_for_signal. */
 static void block_signals(sigset_t *set)
@@ -75,8 +74,7 @@ static lake_status drain(struct cli_servers *servers, const sigset_t *signals, i
     return status;
 }
 
-/* ---- serving
- * ---------------------------------------------------------------------------------------------- */
+/* ---- serving ---- */
 
 static void announce(const struct cli_options *options, const struct cli_servers *servers)
 {

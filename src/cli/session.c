@@ -12,8 +12,7 @@
 #define ENDPOINT_FILE  "server.json"
 #define MAX_TEXT_BYTES ((size_t)1024 * 1024)
 
-/* ---- servers in this process
- * ------------------------------------------------------------------------- */
+/* ---- servers in this process ---- */
 
 lake_status cli_servers_start(const char *data_dir, const char *query_address,
                               const char *meta_address, struct cli_servers *out,
@@ -72,8 +71,7 @@ void cli_servers_fini(struct cli_servers *servers)
     *servers = (struct cli_servers){0};
 }
 
-/* ---- the running server's address
- * ---------------------------------------------------------------------- */
+/* ---- the running server's address ---- */
 
 static void endpoint_path(const char *data_dir, char out[PATH_MAX])
 {
@@ -118,8 +116,7 @@ static bool read_endpoint(const char *data_dir, char out[64])
     return found;
 }
 
-/* ---- connecting
- * ---------------------------------------------------------------------------------------------- */
+/* ---- connecting ---- */
 
 /* A small text file, NUL-terminated; base_free. */
 static lake_status read_text(const char *path, char **out, struct lake_error *err)

@@ -28,8 +28,7 @@ static int run_statement(const struct cli_options *options, lake_client *client,
     return CLI_EXIT_OK;
 }
 
-/* ---- the prompt
- * ---------------------------------------------------------------------------------------- */
+/* ---- the prompt ---- */
 
 struct prompt {
     EditLine *editor;

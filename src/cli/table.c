@@ -79,8 +79,7 @@ static int run_create(struct cli_options *options, const struct cli_command *com
     return code;
 }
 
-/* ---- list
- * --------------------------------------------------------------------------------------------- */
+/* ---- list ---- */
 
 static void print_list(const struct cli_options *options, const struct lake_table_list *list)
 {
@@ -128,8 +127,7 @@ static int run_list(struct cli_options *options, int argc, char **argv)
     return CLI_EXIT_OK;
 }
 
-/* ---- describe
- * ------------------------------------------------------------------------------------------- */
+/* ---- describe ---- */
 
 static lake_status print_column(const struct ArrowSchema *field, bool json, bool first,
                                 size_t width, struct lake_error *err)
@@ -288,11 +286,11 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     return cli_usage_error(&cli_client, "there is no lake client %s", verb);
 }
 
-#define TYPES_HELP                                                                                   \
-    "Types: bool, int8…int64, uint8…uint64, float16, float, double, utf8, large_utf8, binary,\n" \
-    "large_binary, fixed_size_binary[16], decimal(10,2), date32, date64, time32[s], time64[us],\n"   \
-    "timestamp[us], timestamp[us, UTC], duration[ms], list<T>, T[7] (a vector of 7),\n"              \
-    "struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
+#define TYPES_HELP                                                                             \
+    "Types: bool, int8 to int64, uint8 to uint64, float16, float, double, utf8, large_utf8,\n" \
+    "binary, large_binary, fixed_size_binary[16], decimal(10,2), date32, date64, time32[s],\n" \
+    "time64[us], timestamp[us], timestamp[us, UTC], duration[ms], list<T>, T[7] (a vector\n"   \
+    "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
 
 const struct cli_command cli_table = {
     "table", "create, list, describe and drop tables",

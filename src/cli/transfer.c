@@ -11,8 +11,7 @@
 
 #define MAX_VALUES 10000
 
-/* ---- media types
- * ------------------------------------------------------------------------------------------ */
+/* ---- media types ---- */
 
 static const char *media_type_of(const char *path)
 {
@@ -58,9 +57,7 @@ static void print_location(const struct cli_options *options,
            location->sha256_hex);
 }
 
-/* ---- put
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- put ---- */
 
 static lake_status upload(lake_client *client, const char *path, const char *media_type,
                           struct lake_data_location *out, struct lake_error *err)
@@ -346,9 +343,7 @@ out:
     return code;
 }
 
-/* ---- get
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- get ---- */
 
 struct get {
     lake_client *client;

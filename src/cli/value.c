@@ -14,8 +14,7 @@ static lake_status put(struct base_buffer *out, const char *text, struct lake_er
     return base_buffer_append(out, text, strlen(text), err);
 }
 
-/* ---- scalars
- * --------------------------------------------------------------------------------------------- */
+/* ---- scalars ---- */
 
 /* The shortest decimal that reads back as the same number. */
 static lake_status put_double(struct base_buffer *out, double value, bool single, bool json,
@@ -152,8 +151,7 @@ static lake_status put_string(struct base_buffer *out, const struct ArrowArrayVi
                   : base_buffer_append(out, str.data, str.size, err);
 }
 
-/* ---- dispatch
- * --------------------------------------------------------------------------------------------- */
+/* ---- dispatch ---- */
 
 struct style {
     bool json;

@@ -38,8 +38,7 @@ static void result_stream_free(struct result_stream *stream)
     base_free(stream);
 }
 
-/* ---- GetFlightInfo
- * ---------------------------------------------------------------------------------- */
+/* ---- GetFlightInfo ---- */
 
 static lake_status encode_request(const char *sql, struct base_buffer *out, struct lake_error *err)
 {
@@ -74,8 +73,7 @@ static lake_status get_info(struct result_stream *stream, const char *sql, struc
     return status;
 }
 
-/* ---- DoGet
- * -------------------------------------------------------------------------------------------- */
+/* ---- DoGet ---- */
 
 static lake_status open_endpoint(struct result_stream *stream, struct lake_error *err)
 {
@@ -123,8 +121,7 @@ static lake_status next_batch(struct result_stream *stream, struct ArrowArray *o
     }
 }
 
-/* ---- as an ArrowArrayStream
- * ---------------------------------------------------------------------------- */
+/* ---- as an ArrowArrayStream ---- */
 
 static int fail_with(struct result_stream *stream, lake_status status)
 {
@@ -217,8 +214,7 @@ lake_status lake_query(lake_client *client, const char *sql, struct ArrowArraySt
     return LAKE_OK;
 }
 
-/* ---- FILE values of a result
- * ------------------------------------------------------------------------------ */
+/* ---- FILE values of a result ---- */
 
 lake_status lake_data_location_get(const struct ArrowSchema *schema, const struct ArrowArray *batch,
                                    size_t column, int64_t row, struct lake_data_location *out,

@@ -187,8 +187,7 @@ void lake_reader_free(lake_reader *reader)
     base_free(reader);
 }
 
-/* ---- download
- * -------------------------------------------------------------------------------------------- */
+/* ---- download ---- */
 
 static lake_status write_all(int descriptor, const uint8_t *data, size_t size, const char *path,
                              struct lake_error *err)

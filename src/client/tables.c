@@ -18,8 +18,7 @@ lake_status client_split_name(const char *table, struct lake_str *namespace_name
     return LAKE_OK;
 }
 
-/* ---- schemas
- * ---------------------------------------------------------------------------------------- */
+/* ---- schemas ---- */
 
 lake_status lake_file_schema_init(struct ArrowSchema *out, const char *name, bool nullable,
                                   struct lake_error *err)
@@ -74,8 +73,7 @@ lake_status lake_schema_parse(const char *const *columns, size_t column_count,
     return LAKE_OK;
 }
 
-/* ---- create, drop
- * -------------------------------------------------------------------------------------- */
+/* ---- create, drop ---- */
 
 /* Packs a protobuf-c message and runs the action with it. */
 static lake_status run_action(lake_client *client, const char *type,
@@ -149,8 +147,7 @@ lake_status lake_drop_table(lake_client *client, const char *table, struct lake_
     return status;
 }
 
-/* ---- describe
- * -------------------------------------------------------------------------------------------- */
+/* ---- describe ---- */
 
 static lake_status fill_info(const char *table, const LakePb__ResolvedTable *resolved,
                              struct lake_table_info *out, struct lake_error *err)
@@ -216,9 +213,7 @@ void lake_table_info_fini(struct lake_table_info *info)
     *info = (struct lake_table_info){0};
 }
 
-/* ---- list
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- list ---- */
 
 static lake_status add_page(const LakePb__ListTablesReply *page, struct lake_table_list *list,
                             struct lake_error *err)

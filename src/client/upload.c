@@ -53,8 +53,7 @@ static lake_status check_media_type(const char *media_type, struct lake_error *e
     return LAKE_OK;
 }
 
-/* ---- the copy
- * -------------------------------------------------------------------------------------------- */
+/* ---- the copy ---- */
 
 struct copy {
     struct storage_writer *writer;
@@ -179,8 +178,7 @@ lake_status lake_upload_source(lake_client *client, struct lake_source source,
     return upload(client, source, -1, media_type, progress, progress_context, NULL, out, err);
 }
 
-/* ---- a file as a source
- * ----------------------------------------------------------------------------------- */
+/* ---- a file as a source ---- */
 
 struct file_source {
     const char *path;

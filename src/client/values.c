@@ -169,8 +169,7 @@ lake_status client_value_check(const struct ArrowSchema *field, const struct lak
     return lake_fail(err, LAKE_INVALID_ARGUMENT, "%d is no kind of value", (int)value->kind);
 }
 
-/* ---- building
- * ------------------------------------------------------------------------------------------ */
+/* ---- building ---- */
 
 static int append_floats(struct ArrowArray *column, const struct lake_value *value)
 {

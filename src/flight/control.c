@@ -2,8 +2,7 @@
 
 #include <flight.pb-c.h>
 
-/* ---- messages of one bytes field, number 1 ------------------------------------------------------
- */
+/* ---- messages of one bytes field, number 1 ---- */
 
 static lake_status encode_single(struct lake_bytes value, struct base_buffer *out,
                                  struct lake_error *err)
@@ -94,8 +93,7 @@ lake_status flight_put_result_decode(struct lake_bytes bytes, struct lake_bytes 
     return decode_single(bytes, "PutResult", app_metadata, err);
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------
- */
+/* ---- descriptors ---- */
 
 static lake_status build_descriptor(const struct flight_descriptor *from, struct base_arena *arena,
                                     Flight__Pb__FlightDescriptor *to, struct lake_error *err)
@@ -167,8 +165,7 @@ lake_status flight_descriptor_decode(struct lake_bytes bytes, struct base_arena 
     return message == NULL ? status : read_descriptor(message, arena, out, err);
 }
 
-/* ---- infos --------------------------------------------------------------------------------------
- */
+/* ---- infos ---- */
 
 static void build_timestamp(int64_t unix_ms, Flight__Pb__Timestamp *to)
 {

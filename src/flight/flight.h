@@ -21,8 +21,7 @@
 #include <base/base.h>
 #include <rpc/rpc.h>
 
-/* ---- names of the protocol ----------------------------------------------------------------------
- */
+/* ---- names of the protocol ---- */
 
 #define FLIGHT_SERVICE                 "/arrow.flight.protocol.FlightService/"
 #define FLIGHT_METHOD_HANDSHAKE        FLIGHT_SERVICE "Handshake"
@@ -45,8 +44,7 @@
 #define FLIGHT_ACTION_CLOSE_PREPARED        "ClosePreparedStatement"
 #define FLIGHT_ACTION_CANCEL_QUERY          "CancelQuery" /* deprecated, older JDBC drivers */
 
-/* ---- control messages ---------------------------------------------------------------------------
- */
+/* ---- control messages ---- */
 
 enum flight_descriptor_type {
     FLIGHT_DESCRIPTOR_UNKNOWN = 0,
@@ -192,8 +190,7 @@ lake_status flight_set_session_result_encode(const struct lake_str *names, size_
                                              enum flight_set_session_error error,
                                              struct base_buffer *out, struct lake_error *err);
 
-/* ---- Flight SQL commands ------------------------------------------------------------------------
- */
+/* ---- Flight SQL commands ---- */
 
 enum flight_sql_command_kind {
     FLIGHT_SQL_STATEMENT_QUERY = 1,
@@ -326,8 +323,7 @@ lake_status flight_sql_prepared_put_result_decode(struct lake_bytes bytes,
                                                   struct lake_bytes *handle,
                                                   struct lake_error *err);
 
-/* ---- Flight SQL metadata results ----------------------------------------------------------------
- */
+/* ---- Flight SQL metadata results ---- */
 
 /* Exactly the schemas that the Flight SQL specification gives, nullability included. Kinds:
  * GET_CATALOGS, GET_DB_SCHEMAS, GET_TABLES, GET_TABLE_TYPES, GET_SQL_INFO, GET_XDBC_TYPE_INFO and
@@ -451,8 +447,7 @@ lake_status flight_sql_info_add_empty_map(struct flight_sql_info_builder *builde
 lake_status flight_sql_info_builder_finish(struct flight_sql_info_builder *builder,
                                            struct ArrowArray *out, struct lake_error *err);
 
-/* ---- Any ----------------------------------------------------------------------------------------
- */
+/* ---- Any ---- */
 
 /* Lake's own commands travel as google.protobuf.Any, too, under type URLs such as
  * "type.lake/AppendCommand". Appends the Any around `value`. */
@@ -461,8 +456,7 @@ lake_status flight_any_pack(const char *type_url, struct lake_bytes value, struc
 /* False when `bytes` are not an Any of exactly that type; `value` is a view into `bytes`. */
 bool flight_any_unpack(struct lake_bytes bytes, const char *type_url, struct lake_bytes *value);
 
-/* ---- calls --------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 /* One DoAction: `reply` is cleared and receives the first result's body, empty when there is none;
  * RESOURCE_EXHAUSTED above its maximum. */
@@ -471,8 +465,7 @@ lake_status flight_do_action(struct rpc_channel *channel, const struct rpc_heade
                              const struct flight_action *action, struct base_buffer *reply,
                              struct lake_error *err);
 
-/* ---- FlightData ---------------------------------------------------------------------------------
- */
+/* ---- FlightData ---- */
 
 /* Views into one received message. */
 struct flight_data {
@@ -512,8 +505,7 @@ lake_status flight_send_ipc(struct flight_sender sender, struct arrow_ipc_messag
                             struct lake_bytes descriptor, struct lake_bytes app_metadata,
                             struct lake_error *err);
 
-/* ---- record-batch streams -----------------------------------------------------------------------
- */
+/* ---- record-batch streams ---- */
 
 struct flight_stream_options {
     uint64_t target_batch_bytes; /* a larger batch is sent in slices; default 2 MiB */

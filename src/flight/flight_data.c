@@ -49,8 +49,7 @@ lake_status flight_data_decode(struct lake_bytes message, struct flight_data *ou
     return LAKE_OK;
 }
 
-/* ---- senders and receivers ----------------------------------------------------------------------
- */
+/* ---- senders and receivers ---- */
 
 static lake_status send_to_call(void *context, struct rpc_part *parts, size_t part_count,
                                 struct lake_error *err)
@@ -103,8 +102,7 @@ lake_status flight_send_bytes(struct flight_sender sender, struct lake_bytes mes
     return sender.send(sender.context, &part, 1, err);
 }
 
-/* ---- sending ------------------------------------------------------------------------------------
- */
+/* ---- sending ---- */
 
 /* An IPC message on its way: every part that the transport holds refers to it. */
 struct shipment {

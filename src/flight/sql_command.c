@@ -35,8 +35,7 @@ static const struct {
     {"ActionCancelQueryResult", FLIGHT_SQL_CANCEL_QUERY_RESULT},
 };
 
-/* ---- the Any ------------------------------------------------------------------------------------
- */
+/* ---- the Any ---- */
 
 /* Views into `bytes`; false for what is not an Any. */
 static bool read_any(struct lake_bytes bytes, struct lake_str *url, struct lake_bytes *value)
@@ -78,8 +77,7 @@ bool flight_sql_is_command(struct lake_bytes bytes)
     return read_any(bytes, &url, &value) && base_str_has_prefix(url_name(url), SQL_PACKAGE);
 }
 
-/* ---- decoding -----------------------------------------------------------------------------------
- */
+/* ---- decoding ---- */
 
 static lake_status decode_statement(struct lake_bytes value, struct base_arena *arena,
                                     struct flight_sql_command *out, struct lake_error *err)
@@ -381,8 +379,7 @@ lake_status flight_sql_command_decode(struct lake_bytes bytes, struct base_arena
                      LAKE_STR_FMT(shown));
 }
 
-/* ---- encoding -----------------------------------------------------------------------------------
- */
+/* ---- encoding ---- */
 
 static lake_status pack_statement(const struct flight_sql_command *command, struct base_buffer *out,
                                   struct lake_error *err)
@@ -625,8 +622,7 @@ lake_status flight_sql_command_encode(const struct flight_sql_command *command,
     return status;
 }
 
-/* ---- results of DoPut ---------------------------------------------------------------------------
- */
+/* ---- results of DoPut ---- */
 
 lake_status flight_sql_update_result_encode(int64_t record_count, struct base_buffer *out,
                                             struct lake_error *err)

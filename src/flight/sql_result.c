@@ -93,8 +93,7 @@ static int set_columns(struct ArrowSchema *out, const struct column *columns, si
     return code;
 }
 
-/* ---- SqlInfo ------------------------------------------------------------------------------------
- */
+/* ---- SqlInfo ---- */
 
 enum {
     INFO_STRING,

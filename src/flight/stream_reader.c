@@ -190,8 +190,7 @@ uint64_t flight_stream_reader_received_bytes(const struct flight_stream_reader *
     return reader->received_bytes;
 }
 
-/* ---- as an ArrowArrayStream ---------------------------------------------------------------------
- */
+/* ---- as an ArrowArrayStream ---- */
 
 static int errno_of(lake_status status)
 {

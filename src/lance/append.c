@@ -24,8 +24,7 @@ struct lance_append {
     bool committed;
 };
 
-/* ---- nulls where there may be none --------------------------------------------------------------
- */
+/* ---- nulls where there may be none ---- */
 
 /* Whether anything at or below the field forbids nulls. */
 static bool has_required(const struct lance_field *field)
@@ -126,8 +125,7 @@ lake_status lance_check_nulls(const struct lance_schema *schema, const struct Ar
     return LAKE_OK;
 }
 
-/* ---- data files ---------------------------------------------------------------------------------
- */
+/* ---- data files ---- */
 
 /* As the reference writer names them: random, 24 binary digits and 26 hexadecimal ones. */
 static lake_status name_file(char *out, size_t out_bytes, struct lake_error *err)
@@ -243,8 +241,7 @@ lake_status lance_append_write(struct lance_append *append, const struct ArrowAr
     return status;
 }
 
-/* ---- publication --------------------------------------------------------------------------------
- */
+/* ---- publication ---- */
 
 static lake_status commit(struct lance_append *append, const struct lance_create_options *create,
                           const struct lance_commit_options *options, struct lance_manifest **out,
@@ -349,8 +346,7 @@ lake_status lance_dataset_create(struct storage_store *store, const struct Arrow
     return status;
 }
 
-/* ---- whole streams ------------------------------------------------------------------------------
- */
+/* ---- whole streams ---- */
 
 /* The first field, in pre-order, that differs; false when none does. Names count. */
 static bool find_difference(const struct lance_field **a, const struct lance_field **b)

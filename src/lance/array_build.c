@@ -77,8 +77,7 @@ void lance_array_set_validity(struct ArrowArray *array, struct lance_bits *valid
     valid->count = 0;
 }
 
-/* ---- leaves -----------------------------------------------------------------------------------
- */
+/* ---- leaves ---- */
 
 static lake_status finish_offsets(struct lance_leaf_values *values, struct lake_error *err)
 {
@@ -210,8 +209,7 @@ lake_status lance_array_of_leaf(struct lance_leaf_values *values, struct lance_l
     return status;
 }
 
-/* ---- nulls ------------------------------------------------------------------------------------
- */
+/* ---- nulls ---- */
 
 static lake_status zero_buffer(struct ArrowArray *array, size_t index, uint64_t size,
                                struct lake_error *err)

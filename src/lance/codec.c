@@ -4,8 +4,7 @@
 #include <string.h>
 #include <zstd.h>
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 static const struct lance_codec *const codecs[] = {
     [LANCE_ENCODING_FLAT] = &lance_codec_flat,
@@ -112,8 +111,7 @@ const struct lance_encoding *lance_encoding_find_fsst(const struct lance_encodin
     return encoding != NULL && encoding->kind == LANCE_ENCODING_FSST ? encoding : NULL;
 }
 
-/* ---- context ----------------------------------------------------------------------------------
- */
+/* ---- context ---- */
 
 void lance_codec_context_init(struct lance_codec_context *context)
 {
@@ -130,8 +128,7 @@ void lance_codec_context_fini(struct lance_codec_context *context)
     context->zstd = NULL;
 }
 
-/* ---- general: LZ4 and Zstandard ----------------------------------------------------------------
- */
+/* ---- general: LZ4 and Zstandard ---- */
 
 #define ZSTD_FRAME_MAGIC 0xFD2FB528U
 /* What a byte of compressed data can become at most: more is a lie, refused before memory is taken.

@@ -102,8 +102,7 @@ lake_status lance_decompress(struct lance_codec_context *context, uint32_t schem
 lake_status lance_compress(uint32_t scheme, struct lake_bytes data, struct base_buffer *out,
                            struct lake_error *err);
 
-/* ---- the single codecs ------------------------------------------------------------------------
- */
+/* ---- the single codecs ---- */
 
 extern const struct lance_codec lance_codec_flat;
 extern const struct lance_codec lance_codec_variable;

@@ -148,8 +148,7 @@ static lake_status check_type(uint64_t declared, uint64_t bits, struct lake_erro
     return LAKE_OK;
 }
 
-/* ---- inline: one word with the width, then one block ------------------------------------------
- */
+/* ---- inline: one word with the width, then one block ---- */
 
 static lake_status inline_block_fixed(struct lance_codec_context *context,
                                       const struct lance_encoding *encoding, struct lake_bytes data,
@@ -193,8 +192,7 @@ const struct lance_codec lance_codec_inline = {.kind = LANCE_ENCODING_INLINE_BIT
                                                .chunk_fixed = inline_chunk_fixed,
                                                .block_fixed = inline_block_fixed};
 
-/* ---- out of line: the width is in the description, blocks follow each other --------------------
- */
+/* ---- out of line: the width is in the description, blocks follow each other ---- */
 
 /* The tail after the last whole block is either one more (padded) block or raw values; the buffer's
  * length tells, and raw wins when both have the same length. */

@@ -12,8 +12,7 @@ static bool bytes_of(uint64_t count, uint64_t bits, uint64_t *out)
     return true;
 }
 
-/* ---- flat -------------------------------------------------------------------------------------
- */
+/* ---- flat ---- */
 
 static lake_status flat_block_fixed(struct lance_codec_context *context,
                                     const struct lance_encoding *encoding, struct lake_bytes data,
@@ -46,8 +45,7 @@ static lake_status flat_chunk_fixed(struct lance_codec_context *context,
 const struct lance_codec lance_codec_flat = {
     .kind = LANCE_ENCODING_FLAT, .chunk_fixed = flat_chunk_fixed, .block_fixed = flat_block_fixed};
 
-/* ---- constant ---------------------------------------------------------------------------------
- */
+/* ---- constant ---- */
 
 static lake_status constant_block_fixed(struct lance_codec_context *context,
                                         const struct lance_encoding *encoding,
@@ -72,8 +70,7 @@ static lake_status constant_block_fixed(struct lance_codec_context *context,
 const struct lance_codec lance_codec_constant = {.kind = LANCE_ENCODING_CONSTANT,
                                                  .block_fixed = constant_block_fixed};
 
-/* ---- run-length -------------------------------------------------------------------------------
- */
+/* ---- run-length ---- */
 
 /* Values are written in whole words of their width; `total` stops a run that would overrun. */
 #define EXPAND_RUNS(name, type)                                                      \
@@ -169,8 +166,7 @@ static lake_status rle_block_fixed(struct lance_codec_context *context,
 const struct lance_codec lance_codec_rle = {
     .kind = LANCE_ENCODING_RLE, .chunk_fixed = rle_chunk_fixed, .block_fixed = rle_block_fixed};
 
-/* ---- byte stream split ------------------------------------------------------------------------
- */
+/* ---- byte stream split ---- */
 
 /* Portable vectors of the compiler: a tree of byte interleavings turns planes into values. */
 typedef uint8_t v16 __attribute__((vector_size(16)));
@@ -282,8 +278,7 @@ static lake_status bss_chunk_fixed(struct lance_codec_context *context,
 const struct lance_codec lance_codec_byte_stream_split = {.kind = LANCE_ENCODING_BYTE_STREAM_SPLIT,
                                                           .chunk_fixed = bss_chunk_fixed};
 
-/* ---- packed structs ---------------------------------------------------------------------------
- */
+/* ---- packed structs ---- */
 
 /* Rows of all members, decoded as values of their total width and taken apart later. */
 static lake_status packed_chunk_fixed(struct lance_codec_context *context,

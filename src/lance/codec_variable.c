@@ -78,8 +78,7 @@ const struct lance_codec lance_codec_variable = {.kind = LANCE_ENCODING_VARIABLE
                                                  .chunk_variable = variable_chunk,
                                                  .block_variable = variable_block};
 
-/* ---- FSST -------------------------------------------------------------------------------------
- */
+/* ---- FSST ---- */
 
 #define FSST_MAGIC       0x46535354U
 #define FSST_TABLE_BYTES (8 + 256 * 8 + 256)

@@ -50,8 +50,7 @@ static lake_status no_memory(struct lake_error *err)
     return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "out of memory while a version is published");
 }
 
-/* ---- messages -----------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 static lake_status entries_of(struct base_arena *arena, const struct lance_key_value *pairs,
                               size_t count, LancePb__BytesEntry ***out, struct lake_error *err)
@@ -197,8 +196,7 @@ static lake_status make_transaction(struct publisher *publisher, struct lake_err
     return status;
 }
 
-/* ---- stable row ids -----------------------------------------------------------------------------
- */
+/* ---- stable row ids ---- */
 
 /* A message with one field 1 around what `buffer` holds from `start` on. */
 static lake_status wrap_message(struct base_buffer *buffer, struct lake_error *err)
@@ -288,8 +286,7 @@ static lake_status give_row_ids(struct base_arena *arena, LancePb__DataFragment 
     return status;
 }
 
-/* ---- the next manifest --------------------------------------------------------------------------
- */
+/* ---- the next manifest ---- */
 
 /* The next free fragment id: ids are never given twice, not even after a deletion. */
 static uint64_t next_fragment_id(const LancePb__Manifest *pb)
@@ -451,8 +448,7 @@ static lake_status build_manifest(struct publisher *publisher, struct base_arena
     return lance_manifest_encode(pb, index, inlined, out, err);
 }
 
-/* ---- catching up --------------------------------------------------------------------------------
- */
+/* ---- catching up ---- */
 
 /* Checks the versions after `current` and makes the newest the current one. */
 static lake_status check_version(struct publisher *publisher, enum lance_naming naming,
@@ -530,8 +526,7 @@ static lake_status catch_up(struct publisher *publisher, struct lake_error *err)
     return status == LAKE_OK ? lance_manifest_check_writable(publisher->current, err) : status;
 }
 
-/* ---- the commit point ---------------------------------------------------------------------------
- */
+/* ---- the commit point ---- */
 
 enum owner {
     OWNER_NOBODY,

@@ -28,8 +28,7 @@ void lance_dataset_unref(struct lance_dataset *dataset)
     base_free(dataset);
 }
 
-/* ---- files --------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 /* False when nothing is to be cached under it. */
 static bool cache_key_of(const struct lance_dataset *dataset, const char *suffix,
@@ -113,8 +112,7 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
     return LAKE_OK;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 /* The rows of a fragment whose manifest does not say: as many as its first data file has. */
 static lake_status ask_file_for_rows(struct lance_dataset *dataset,
@@ -278,8 +276,7 @@ lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *
     return lance_dataset_of_manifest(store, cache, cache_key, manifest, out, err);
 }
 
-/* ---- what it says about itself ------------------------------------------------------------------
- */
+/* ---- what it says about itself ---- */
 
 uint64_t lance_dataset_version(const struct lance_dataset *dataset)
 {

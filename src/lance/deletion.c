@@ -17,8 +17,7 @@
 #define BITMAP_BYTES     8192
 #define CONTAINER_VALUES 65536u
 
-/* ---- roaring ------------------------------------------------------------------------------------
- */
+/* ---- roaring ---- */
 
 struct roaring {
     struct base_cursor cursor;
@@ -144,8 +143,7 @@ lake_status lance_roaring_decode(struct lake_bytes bytes, uint64_t row_count, ui
     return LAKE_OK;
 }
 
-/* ---- Arrow file ---------------------------------------------------------------------------------
- */
+/* ---- Arrow file ---- */
 
 static lake_status mark_batch(const struct ArrowArray *batch, struct lance_deletions *deletions,
                               struct lake_error *err)
@@ -228,8 +226,7 @@ static lake_status decode_arrow(struct lake_bytes bytes, struct lance_deletions 
     return status;
 }
 
-/* ---- both ---------------------------------------------------------------------------------------
- */
+/* ---- both ---- */
 
 static void count_deleted(struct lance_deletions *deletions)
 {

@@ -119,8 +119,7 @@ lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t 
     return status;
 }
 
-/* ---- assembly ---------------------------------------------------------------------------------
- */
+/* ---- assembly ---- */
 
 static lake_status build(const struct lance_field *field, struct lance_leaf_reader **leaves,
                          size_t depth, uint64_t length, struct ArrowArray *out,

@@ -99,8 +99,7 @@ static bool tail_view(const struct tail *tail, uint64_t position, uint64_t lengt
     return true;
 }
 
-/* ---- column metadata --------------------------------------------------------------------------
- */
+/* ---- column metadata ---- */
 
 static lake_status broken(uint32_t column, struct lake_error *err)
 {
@@ -334,8 +333,7 @@ static lake_status parse_descriptor(struct lance_file *file, const struct footer
     return status;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static lake_status read_tail(struct lance_file *file, struct tail *tail, struct lake_error *err)
 {

@@ -33,8 +33,7 @@ struct lance_file_writer {
     struct lance_encoded_page page;
 };
 
-/* ---- protobuf ---------------------------------------------------------------------------------
- */
+/* ---- protobuf ---- */
 
 static lake_status put_number(struct base_buffer *out, uint32_t field, uint64_t value,
                               struct lake_error *err)
@@ -91,8 +90,7 @@ static lake_status put_packed(struct base_buffer *out, uint32_t field, const uin
     return status;
 }
 
-/* ---- bytes of the file ------------------------------------------------------------------------
- */
+/* ---- bytes of the file ---- */
 
 static lake_status put_file(struct lance_file_writer *writer, struct lake_bytes bytes,
                             struct lake_error *err)
@@ -154,8 +152,7 @@ static lake_status flush_page(struct lance_file_writer *writer, struct column *c
     return status;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static lake_status add_columns(struct lance_file_writer *writer, const struct lance_field *field,
                                struct lance_leaf_path *path, struct lake_error *err)
@@ -243,8 +240,7 @@ lake_status lance_file_writer_new(struct storage_store *store, struct lake_str k
     return status;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static lake_status write_column(struct lance_file_writer *writer, struct column *column,
                                 const struct ArrowArray *field, uint64_t start, uint64_t count,
@@ -292,8 +288,7 @@ uint64_t lance_file_writer_row_count(const struct lance_file_writer *writer)
     return writer->row_count;
 }
 
-/* ---- the end of the file ----------------------------------------------------------------------
- */
+/* ---- the end of the file ---- */
 
 static lake_status put_descriptor(struct lance_file_writer *writer, uint64_t *position,
                                   uint64_t *length, struct lake_error *err)

@@ -72,8 +72,7 @@ void lance_encoded_page_fini(struct lance_encoded_page *page);
 lake_status lance_page_encode(struct lance_page_rows *rows, uint32_t minor,
                               struct lance_encoded_page *out, struct lake_error *err);
 
-/* ---- between the parts of encoding -------------------------------------------------------------
- */
+/* ---- between the parts of encoding ---- */
 
 struct lance_page_plan {
     struct lance_page_rows *rows;
@@ -100,8 +99,7 @@ lake_status lance_constant_encode(const struct lance_page_plan *plan,
                                   struct lance_encoded_page *out, bool *done,
                                   struct lake_error *err);
 
-/* ---- value codecs of mini-blocks (value_encode.c) ----------------------------------------------
- */
+/* ---- value codecs of mini-blocks (value_encode.c) ---- */
 
 /* Values to be cut into chunks: fixed ones of `bits`, or the rows' own. */
 struct lance_value_source {

@@ -60,8 +60,7 @@ struct lance_predicate {
     uint8_t *owned;
 };
 
-/* ---- the column's type --------------------------------------------------------------------------
- */
+/* ---- the column's type ---- */
 
 static enum storage storage_of(const char *format, size_t *fixed_bytes)
 {
@@ -133,8 +132,7 @@ static void domain_of(enum storage storage, wide *low, wide *high)
     }
 }
 
-/* ---- making one ---------------------------------------------------------------------------------
- */
+/* ---- making one ---- */
 
 /* False when the value has no exact meaning for the column. */
 static bool integer_of(const struct lance_predicate *predicate, const struct lance_value *value,
@@ -393,8 +391,7 @@ void lance_predicate_free(struct lance_predicate *predicate)
     }
 }
 
-/* ---- applying it --------------------------------------------------------------------------------
- */
+/* ---- applying it ---- */
 
 static bool bit_at(const uint8_t *bits, uint64_t index)
 {

@@ -19,16 +19,14 @@
 #include <base/base.h>
 #include <storage/storage.h>
 
-/* ---- cache of immutable things (DESIGN 11) ------------------------------------------------------
- */
+/* ---- cache of immutable things (DESIGN 11) ---- */
 
 struct lance_cache;
 /* Keeps manifests and file footers up to max_bytes, least recently used out first. */
 lake_status lance_cache_new(size_t max_bytes, struct lance_cache **out, struct lake_error *err);
 void lance_cache_free(struct lance_cache *cache);
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 struct lance_dataset;
 
@@ -60,8 +58,7 @@ const char *lance_dataset_config(const struct lance_dataset *dataset, const char
 lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset, const char *key,
                                                struct base_buffer *out, struct lake_error *err);
 
-/* ---- scanning -----------------------------------------------------------------------------------
- */
+/* ---- scanning ---- */
 
 enum lance_filter_op {
     LANCE_EQ,
@@ -139,8 +136,7 @@ struct lance_scan_stats { /* of one scan so far; thread-safe to read */
 };
 void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out);
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 struct lance_key_value {
     const char *key;

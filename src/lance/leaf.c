@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-/* ---- types ------------------------------------------------------------------------------------
- */
+/* ---- types ---- */
 
 static uint64_t fixed_bits(enum ArrowType type, const struct ArrowSchemaView *view)
 {
@@ -148,8 +147,7 @@ uint64_t lance_leaf_items_at(const struct lance_leaf_type *type, uint32_t depth)
     return items;
 }
 
-/* ---- bits -------------------------------------------------------------------------------------
- */
+/* ---- bits ---- */
 
 #define MAX_RUN_BYTES ((size_t)1 << 40)
 
@@ -262,8 +260,7 @@ lake_status lance_bits_append(struct lance_bits *bits, const uint8_t *from, uint
     return LAKE_OK;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 void lance_leaf_values_init(struct lance_leaf_values *values, const struct lance_leaf_type *type)
 {
@@ -442,8 +439,7 @@ lake_status lance_leaf_values_append_zeros(struct lance_leaf_values *values, uin
     return status;
 }
 
-/* ---- copying runs -----------------------------------------------------------------------------
- */
+/* ---- copying runs ---- */
 
 /* Offsets of either width, read from any alignment. */
 static inline uint64_t load_offset(const uint8_t *offsets, uint32_t width, uint64_t i)

@@ -62,8 +62,7 @@ void lance_leaf_reader_fini(struct lance_leaf_reader *reader)
     reader->page_arena = NULL;
 }
 
-/* ---- bytes of the current page ----------------------------------------------------------------
- */
+/* ---- bytes of the current page ---- */
 
 uint64_t lance_page_buffer_size(const struct lance_leaf_reader *reader, size_t buffer)
 {
@@ -158,8 +157,7 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
     return LAKE_OK;
 }
 
-/* ---- pages ------------------------------------------------------------------------------------
- */
+/* ---- pages ---- */
 
 static lake_status check_layers(struct lance_leaf_reader *reader, struct lake_error *err)
 {

@@ -58,8 +58,7 @@ uint32_t lance_max_rep_level(const uint8_t *layers, size_t count)
     return level;
 }
 
-/* ---- validity ---------------------------------------------------------------------------------
- */
+/* ---- validity ---- */
 
 /* Eight levels to eight bits: 1 where level <= limit. */
 static inline uint8_t pack_valid(const uint16_t *def, uint16_t limit)
@@ -125,8 +124,7 @@ static lake_status append_valid(struct lance_layer_out *layer, uint64_t count,
     return status;
 }
 
-/* ---- unravelling ------------------------------------------------------------------------------
- */
+/* ---- unravelling ---- */
 
 /* The entries that are left at a layer, compacted in place as lists are closed over them. */
 struct entries {

@@ -93,8 +93,7 @@ static bool parse_numbers(const char *text, char separator, int *out, size_t cou
     return true;
 }
 
-/* ---- Arrow to logical ---------------------------------------------------------------------------
- */
+/* ---- Arrow to logical ---- */
 
 static lake_status not_representable(const struct ArrowSchema *field, struct lake_error *err)
 {
@@ -228,8 +227,7 @@ lake_status lance_logical_type_of(const struct ArrowSchema *field, char *out,
     return not_representable(field, err);
 }
 
-/* ---- logical to Arrow ---------------------------------------------------------------------------
- */
+/* ---- logical to Arrow ---- */
 
 enum lance_node_kind lance_logical_type_kind(const char *logical_type)
 {

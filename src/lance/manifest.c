@@ -28,8 +28,7 @@
 /* A writer must understand more: 11 (spilled lineage) and 14 (managed blobs) are not kept up. */
 #define WRITER_FLAGS UINT64_C(0x87bf)
 
-/* ---- protobuf-c over an arena -------------------------------------------------------------------
- */
+/* ---- protobuf-c over an arena ---- */
 
 static void *pb_alloc(void *arena, size_t size)
 {
@@ -47,8 +46,7 @@ ProtobufCAllocator lance_pb_allocator(struct base_arena *arena)
     return (ProtobufCAllocator){.alloc = pb_alloc, .free = pb_free, .allocator_data = arena};
 }
 
-/* ---- parse --------------------------------------------------------------------------------------
- */
+/* ---- parse ---- */
 
 static lake_status malformed(uint64_t version, const char *what, struct lake_error *err)
 {
@@ -396,8 +394,7 @@ void lance_manifest_unref(struct lance_manifest *manifest)
     base_free(manifest);
 }
 
-/* ---- encode -------------------------------------------------------------------------------------
- */
+/* ---- encode ---- */
 
 static lake_status append_u32(struct base_buffer *out, uint32_t value, struct lake_error *err)
 {

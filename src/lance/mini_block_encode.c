@@ -29,8 +29,7 @@ struct cut {
     bool last;
 };
 
-/* ---- levels -----------------------------------------------------------------------------------
- */
+/* ---- levels ---- */
 
 /* Bit packing for all chunks alike: inline as long as a block of 1024 is enough for each. */
 static lake_status choose_level_encoding(struct chunker *chunker, uint32_t width,
@@ -86,8 +85,7 @@ static lake_status encode_levels(const struct chunker *chunker, const uint16_t *
     return pack_block(levels + done, count - done, width, out, err);
 }
 
-/* ---- cutting ----------------------------------------------------------------------------------
- */
+/* ---- cutting ---- */
 
 /* The entries that hold the next `slots` slots; for the last chunk all that are left. */
 static uint64_t entries_for(const struct chunker *chunker, uint64_t slots)
@@ -144,8 +142,7 @@ static uint32_t log2_for_bytes(const struct chunker *chunker, uint32_t log2)
     return log2;
 }
 
-/* ---- one chunk --------------------------------------------------------------------------------
- */
+/* ---- one chunk ---- */
 
 static lake_status encode_cut(struct chunker *chunker, const struct cut *cut,
                               struct lake_error *err)

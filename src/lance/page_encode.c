@@ -155,8 +155,7 @@ lake_status lance_page_encode(struct lance_page_rows *rows, uint32_t minor,
     return status;
 }
 
-/* ---- constant pages ---------------------------------------------------------------------------
- */
+/* ---- constant pages ---- */
 
 #define INLINE_VALUE_BYTES 32
 
@@ -277,8 +276,7 @@ lake_status lance_constant_encode(const struct lance_page_plan *plan,
     return status != LAKE_OK ? status : lance_page_layout_print(&layout, &out->layout, err);
 }
 
-/* ---- full-zip pages ---------------------------------------------------------------------------
- */
+/* ---- full-zip pages ---- */
 
 static uint32_t level_bits(uint32_t max)
 {

@@ -112,8 +112,7 @@ static uint64_t row_offset(const struct lance_leaf_reader *reader, uint64_t row)
     }
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 /* One row of fixed-size lists: validity bytes of each nullable layer, then the items. */
 static lake_status append_fsl_row(struct lance_leaf_reader *reader, const uint8_t *at,
@@ -194,8 +193,7 @@ static lake_status append_variable(struct lance_leaf_reader *reader, struct lake
     return status;
 }
 
-/* ---- entries ----------------------------------------------------------------------------------
- */
+/* ---- entries ---- */
 
 static bool take_control(struct base_cursor *cursor, uint32_t width, uint32_t *out)
 {

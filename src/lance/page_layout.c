@@ -38,8 +38,7 @@ const char *lance_encoding_name(enum lance_encoding_kind kind)
     return (size_t)kind < BASE_ARRAY_LEN(names) ? names[kind] : names[0];
 }
 
-/* ---- parsing ----------------------------------------------------------------------------------
- */
+/* ---- parsing ---- */
 
 /* One protobuf field: either a number or bytes, by its wire type. */
 struct wire_field {
@@ -407,8 +406,7 @@ lake_status lance_page_layout_parse(struct lake_bytes message, struct base_arena
     return LAKE_OK;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------
- */
+/* ---- printing ---- */
 
 #define MAX_LAYOUT_BYTES (1U << 20)
 

@@ -12,8 +12,7 @@
 #define MAX_CHUNK_BUFFERS 16
 #define MAX_CHUNK_LOG2    15
 
-/* ---- opening a page: the chunk index, the dictionary -------------------------------------------
- */
+/* ---- opening a page: the chunk index, the dictionary ---- */
 
 static lake_status read_chunk_words(struct lance_leaf_reader *reader, struct lake_error *err)
 {
@@ -162,8 +161,7 @@ static lake_status mini_block_open(struct lance_leaf_reader *reader, struct lake
     return status;
 }
 
-/* ---- one chunk --------------------------------------------------------------------------------
- */
+/* ---- one chunk ---- */
 
 struct chunk_view {
     uint64_t levels;
@@ -239,8 +237,7 @@ static lake_status decode_levels(struct lance_leaf_reader *reader,
     return status;
 }
 
-/* ---- values of a chunk ------------------------------------------------------------------------
- */
+/* ---- values of a chunk ---- */
 
 lake_status lance_leaf_append_flat(struct lance_leaf_values *out, const uint8_t *from,
                                    uint64_t rows, struct lake_error *err)
@@ -361,8 +358,7 @@ lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
     return status;
 }
 
-/* ---- dictionaries -----------------------------------------------------------------------------
- */
+/* ---- dictionaries ---- */
 
 static inline uint64_t load_index(const uint8_t *at, uint64_t bits, uint64_t i)
 {
@@ -577,8 +573,7 @@ static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_
     }
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 /* The last chunk for which `first` (values or rows before it) is not above `position`. */
 static uint64_t find_chunk(const struct lance_leaf_reader *reader, uint64_t position, bool by_row)

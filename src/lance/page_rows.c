@@ -81,8 +81,7 @@ uint64_t lance_page_rows_bytes(const struct lance_page_rows *rows)
            rows->values.booleans.bytes.size + rows->rep.size + rows->row_count;
 }
 
-/* ---- walking arrays ---------------------------------------------------------------------------
- */
+/* ---- walking arrays ---- */
 
 static inline bool bit_at(const void *bits, uint64_t i)
 {
@@ -151,8 +150,7 @@ uint64_t lance_page_rows_fitting(const struct lance_page_rows *rows, const struc
     return low;
 }
 
-/* ---- Arrow dictionaries ------------------------------------------------------------------------
- */
+/* ---- Arrow dictionaries ---- */
 
 static const struct ArrowArray *leaf_array(const struct lance_page_rows *rows,
                                            const struct ArrowArray *field)
@@ -205,8 +203,7 @@ bool lance_page_rows_must_flush(const struct lance_page_rows *rows, const struct
            rows->dictionary.count + (uint64_t)dictionary->length > key_limit(&rows->type) + 1;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static lake_status append_items(struct lance_page_rows *rows, const struct ArrowArray *array,
                                 uint64_t start, uint64_t items, struct lake_error *err)
@@ -368,8 +365,7 @@ static lake_status append_slots(struct lance_page_rows *rows, const struct Arrow
     return status;
 }
 
-/* ---- levels -----------------------------------------------------------------------------------
- */
+/* ---- levels ---- */
 
 static lake_status need_def(struct lance_page_rows *rows, struct lake_error *err)
 {

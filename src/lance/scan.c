@@ -78,8 +78,7 @@ void lance_scan_options_init(struct lance_scan_options *options)
                                            .task_rows = DEFAULT_TASK_ROWS};
 }
 
-/* ---- fragments, shared by their tasks ----------------------------------------------------------
- */
+/* ---- fragments, shared by their tasks ---- */
 
 /* The fragment's files, opened once: of two tasks that come at once the second's are dropped. */
 static lake_status acquire_fragment(struct lance_scan *scan, size_t index,
@@ -130,8 +129,7 @@ static void task_leaves_fragment(struct lance_scan *scan, size_t index)
     lance_open_fragment_unref(closed);
 }
 
-/* ---- plan ---------------------------------------------------------------------------------------
- */
+/* ---- plan ---- */
 
 static struct scan_column *find_column(struct lance_scan *scan, const struct lance_field *field)
 {
@@ -347,8 +345,7 @@ void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats
     out->rows_scanned = atomic_load_explicit(&scan->rows_scanned, memory_order_relaxed);
 }
 
-/* ---- tasks --------------------------------------------------------------------------------------
- */
+/* ---- tasks ---- */
 
 static size_t fragment_of_task(const struct lance_scan *scan, uint64_t index)
 {
@@ -522,8 +519,7 @@ static lake_status read_column(struct lance_task *task, size_t column, uint64_t 
     return LAKE_OK;
 }
 
-/* ---- one batch ----------------------------------------------------------------------------------
- */
+/* ---- one batch ---- */
 
 /* What survives of rows [start, start + count): runs relative to `start`. */
 struct survivors {

@@ -14,8 +14,7 @@
 #define MAX_NAME_BYTES     4096
 #define MAX_METADATA_PAIRS 10000
 
-/* ---- small helpers ------------------------------------------------------------------------------
- */
+/* ---- small helpers ---- */
 
 static lake_status no_memory(struct lake_error *err)
 {
@@ -90,8 +89,7 @@ void lance_field_leaf_ids(const struct lance_field *field, int32_t *out)
     (void)leaf_ids(field, out);
 }
 
-/* ---- metadata -----------------------------------------------------------------------------------
- */
+/* ---- metadata ---- */
 
 static lake_status copy_pairs(struct base_arena *arena, LancePb__BytesEntry *const *entries,
                               size_t count, const struct lance_key_value **out,
@@ -186,8 +184,7 @@ static lake_status entries_of_arrow(struct base_arena *arena, const char *metada
     return LAKE_OK;
 }
 
-/* ---- flat list to tree --------------------------------------------------------------------------
- */
+/* ---- flat list to tree ---- */
 
 struct flat { /* one entry of the list, linked by index; UINT32_MAX is none */
     LancePb__Field *pb;
@@ -476,8 +473,7 @@ out:
     return status;
 }
 
-/* ---- tree or Arrow to flat list -----------------------------------------------------------------
- */
+/* ---- tree or Arrow to flat list ---- */
 
 struct flattener {
     struct base_arena *arena;

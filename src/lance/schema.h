@@ -72,8 +72,7 @@ lake_status lance_schema_metadata_to_entries(const struct lance_schema *schema,
 const char *lance_field_metadata(const struct lance_field *field, const char *key);
 void lance_schema_fini(struct lance_schema *schema);
 
-/* ---- logical types (logical_type.c) -------------------------------------------------------------
- */
+/* ---- logical types (logical_type.c) ---- */
 
 #define LANCE_LOGICAL_TYPE_BYTES 256 /* with the NUL */
 

@@ -16,8 +16,7 @@
 
 #include <stdatomic.h>
 
-/* ---- versions.c: names and discovery ------------------------------------------------------------
- */
+/* ---- versions.c: names and discovery ---- */
 
 enum lance_naming {
     LANCE_NAMING_V2,
@@ -34,8 +33,7 @@ lake_status lance_versions_latest(struct storage_store *store, uint64_t known_ve
                                   uint64_t *version, enum lance_naming *naming,
                                   struct lake_error *err);
 
-/* ---- manifest.c ---------------------------------------------------------------------------------
- */
+/* ---- manifest.c ---- */
 
 #define LANCE_FLAG_DELETIONS       (UINT64_C(1) << 0)
 #define LANCE_FLAG_STABLE_ROW_IDS  (UINT64_C(1) << 1)
@@ -87,8 +85,7 @@ static inline ProtobufCBinaryData lance_pb_text(const char *text)
     return (ProtobufCBinaryData){.len = __builtin_strlen(text), .data = (uint8_t *)text};
 }
 
-/* ---- transaction.c ------------------------------------------------------------------------------
- */
+/* ---- transaction.c ---- */
 
 enum lance_operation { /* field numbers of Transaction's operation */
     LANCE_OP_NONE = 0,
@@ -121,8 +118,7 @@ uint32_t lance_transaction_operation(const LancePb__Transaction *transaction);
 /* Whether an append may be put on top of `other` (conflict matrix, row Append). */
 bool lance_append_rebases_over(const LancePb__Transaction *other);
 
-/* ---- deletion.c ---------------------------------------------------------------------------------
- */
+/* ---- deletion.c ---- */
 
 struct lance_deletions { /* immutable, shared */
     _Atomic uint32_t references;
@@ -146,8 +142,7 @@ static inline bool lance_deletions_has(const struct lance_deletions *deletions, 
     return (deletions->words[row / 64] >> (row % 64) & 1) != 0;
 }
 
-/* ---- cache.c ------------------------------------------------------------------------------------
- */
+/* ---- cache.c ---- */
 
 enum lance_cached {
     LANCE_CACHED_MANIFEST,
@@ -160,8 +155,7 @@ void *lance_cache_get(struct lance_cache *cache, enum lance_cached kind, const c
 void lance_cache_put(struct lance_cache *cache, enum lance_cached kind, const char *key,
                      void *object, size_t memory_bytes);
 
-/* ---- dataset.c ----------------------------------------------------------------------------------
- */
+/* ---- dataset.c ---- */
 
 struct lance_dataset { /* immutable, shared */
     _Atomic uint32_t references;
@@ -186,8 +180,7 @@ lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb
 lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t index,
                                          struct lance_deletions **out, struct lake_error *err);
 
-/* ---- fragment.c ---------------------------------------------------------------------------------
- */
+/* ---- fragment.c ---- */
 
 /* A fragment's files and deletions, opened for some columns; shared. */
 struct lance_open_fragment {
@@ -204,8 +197,7 @@ lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_i
                                 struct lance_open_fragment **out, struct lake_error *err);
 void lance_open_fragment_unref(struct lance_open_fragment *opened); /* NULL is allowed */
 
-/* ---- filter.c and take.c ------------------------------------------------------------------------
- */
+/* ---- filter.c and take.c ---- */
 
 struct lance_predicate; /* a filter made ready for its column's type */
 /* *out NULL when the filter cannot be evaluated exactly; INVALID_ARGUMENT for a malformed one. */
@@ -227,8 +219,7 @@ lake_status lance_array_take(const struct ArrowSchema *schema, const struct Arro
                              const struct lance_run *runs, size_t run_count, struct ArrowArray *out,
                              struct lake_error *err);
 
-/* ---- commit.c -----------------------------------------------------------------------------------
- */
+/* ---- commit.c ---- */
 
 struct lance_new_fragment { /* a data file that no version refers to yet */
     char name[64];          /* below data/ */
@@ -250,8 +241,7 @@ struct lance_publication {
 lake_status lance_publish(const struct lance_publication *publication, struct lance_manifest **out,
                           bool *keep_files, struct lake_error *err);
 
-/* ---- append.c -----------------------------------------------------------------------------------
- */
+/* ---- append.c ---- */
 
 /* INVALID_ARGUMENT names the column of a null where the schema forbids one. */
 lake_status lance_check_nulls(const struct lance_schema *schema, const struct ArrowArray *batch,

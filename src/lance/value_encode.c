@@ -34,8 +34,7 @@ void lance_value_plan_fini(struct lance_value_plan *plan)
     base_buffer_fini(&plan->dictionary_block);
 }
 
-/* ---- encoders ---------------------------------------------------------------------------------
- */
+/* ---- encoders ---- */
 
 static lake_status encode_flat(const struct lance_value_source *source,
                                const struct lance_encoding *encoding, uint64_t start,
@@ -211,8 +210,7 @@ static const struct lance_value_codec variable_general_codec = {"variable, compr
                                                                 encode_variable_general};
 static const struct lance_value_codec fsl_codec = {"fixed-size list", encode_fsl};
 
-/* ---- choosing ---------------------------------------------------------------------------------
- */
+/* ---- choosing ---- */
 
 /* The largest power of two of values of `bits` within `bytes`, from 2 to 32768. */
 static uint32_t log2_within(uint64_t bytes, uint64_t bits)
@@ -421,8 +419,7 @@ static lake_status choose_fsl(const struct lance_page_plan *page, struct lance_v
     return LAKE_OK;
 }
 
-/* ---- strings ----------------------------------------------------------------------------------
- */
+/* ---- strings ---- */
 
 static uint64_t hash_bytes(const uint8_t *data, size_t size)
 {

@@ -15,7 +15,7 @@
 
 #define PRUNE_EVERY_US (60 * 1000000LL)
 
-/* ---- checks before anything is held --------------------------------------------------------- */
+/* ---- checks before anything is held ---- */
 
 /* The columns, not the schema's own metadata: clients put their own things there. */
 static lake_status check_schema(const struct meta_registration *registration,
@@ -104,7 +104,7 @@ static lake_status check_incarnation(const struct meta_append *append,
     return LAKE_OK;
 }
 
-/* ---- with the table's gate held ------------------------------------------------------------- */
+/* ---- with the table's gate held ---- */
 
 struct commit {
     struct meta_authority *authority;
@@ -335,7 +335,7 @@ out:
     return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 /* Every minute one append removes what has expired. */
 static void prune_sometimes(struct meta_authority *authority)

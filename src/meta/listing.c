@@ -17,7 +17,7 @@
 #define TAG_LENGTH_DELIMITED 2u
 #define FIELD_TAG(number)    (((uint64_t)(number) << 3) | TAG_LENGTH_DELIMITED)
 
-/* ---- scanning what an identity may see ------------------------------------------------------ */
+/* ---- scanning what an identity may see ---- */
 
 /* Key prefixes in key order: "r/" for everything, or one a namespace. */
 struct prefixes {
@@ -136,7 +136,7 @@ static lake_status append_field(struct base_buffer *out, uint32_t number, struct
     return status;
 }
 
-/* ---- pages ---------------------------------------------------------------------------------- */
+/* ---- pages ---- */
 
 struct list_page {
     struct base_buffer *out;
@@ -215,7 +215,7 @@ lake_status meta_table_schema(struct meta_authority *authority,
     return status;
 }
 
-/* ---- versions ------------------------------------------------------------------------------- */
+/* ---- versions ---- */
 
 static lake_status newest_version(struct meta_authority *authority,
                                   const struct meta_registration *registration, uint64_t *out,
@@ -320,7 +320,7 @@ lake_status meta_resolve_tables(struct meta_authority *authority,
     return status;
 }
 
-/* ---- snapshots (CAT-2) ---------------------------------------------------------------------- */
+/* ---- snapshots (CAT-2) ---- */
 
 struct snapshot {
     struct base_buffer *out;

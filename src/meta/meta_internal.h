@@ -46,7 +46,7 @@
 #define META_PROPERTY_CONTENT   "lake.content_sha256"
 #define META_PROPERTY_ROWS      "lake.row_count"
 
-/* ---- names.c -------------------------------------------------------------------------------- */
+/* ---- names.c ---- */
 
 struct meta_name {
     char namespace_name[META_NAME_MAX_BYTES + 1]; /* as given */
@@ -64,7 +64,7 @@ bool meta_name_fold(struct lake_str s, char out[META_NAME_MAX_BYTES + 1]);
 struct lake_str meta_str_of_pb(ProtobufCBinaryData data);
 ProtobufCBinaryData meta_pb_of_str(const char *c_string); /* borrows */
 
-/* ---- identity.c (NAT-13) -------------------------------------------------------------------- */
+/* ---- identity.c (NAT-13) ---- */
 
 /* For whom a request acts: the caller, or the principal a Query server names in its headers. */
 struct meta_identity {
@@ -90,7 +90,7 @@ lake_status meta_identity_require(const struct meta_identity *identity, const ch
 bool meta_identity_sees_all(const struct meta_identity *identity);
 bool meta_tenant_valid(struct lake_str tenant); /* safe as one component of a path */
 
-/* ---- gate.c --------------------------------------------------------------------------------- */
+/* ---- gate.c ---- */
 
 /* How long somebody is willing to wait. */
 struct meta_wait {
@@ -116,7 +116,7 @@ lake_status meta_gate_enter(struct meta_gates *gates, struct meta_claim *claim, 
                             const struct meta_wait *wait, struct lake_error *err);
 void meta_gate_leave(struct meta_gates *gates, struct meta_claim *claim);
 
-/* ---- authority.c ---------------------------------------------------------------------------- */
+/* ---- authority.c ---- */
 
 struct meta_authority {
     char *data_dir;   /* absolute */
@@ -148,7 +148,7 @@ void meta_authority_free(struct meta_authority *authority);
 lake_status meta_table_store(struct meta_authority *authority, const struct meta_name *name,
                              struct storage_store **out, struct lake_error *err);
 
-/* ---- registry.c ----------------------------------------------------------------------------- */
+/* ---- registry.c ---- */
 
 struct meta_registration {
     LakePb__Registration *record;
@@ -187,7 +187,7 @@ lake_status meta_directory_commit(struct meta_authority *authority,
                                   const struct kv_write *writes, size_t write_count,
                                   struct lake_error *err);
 
-/* ---- operations.c (NAT-6) ------------------------------------------------------------------- */
+/* ---- operations.c (NAT-6) ---- */
 
 struct meta_operation {
     uint8_t content_sha256[BASE_SHA256_BYTES];
@@ -211,7 +211,7 @@ lake_status meta_operation_record(struct meta_authority *authority, const struct
 lake_status meta_operation_prune(struct meta_authority *authority, int64_t now_unix_ms,
                                  uint64_t *pruned, struct lake_error *err);
 
-/* ---- deltas.c (NAT-12) ---------------------------------------------------------------------- */
+/* ---- deltas.c (NAT-12) ---- */
 
 #define META_DELTA_REMOVES_ALL 1u /* a drop: everything that the incarnation referred to */
 
@@ -257,7 +257,7 @@ lake_status meta_delta_before_publish(void *context, uint64_t version, struct la
 /* After a commit that certainly did not happen. */
 void meta_delta_discard(struct meta_delta_writer *writer);
 
-/* ---- stage.c (OBJ-2) ------------------------------------------------------------------------ */
+/* ---- stage.c (OBJ-2) ---- */
 
 /* FILE columns may stand at the top, in structs and in lists; INVALID_ARGUMENT elsewhere. */
 lake_status meta_file_schema_check(const struct ArrowSchema *schema, struct lake_error *err);
@@ -273,7 +273,7 @@ lake_status meta_stage_describe(struct meta_authority *authority,
                                 const struct meta_identity *identity, struct base_buffer *out,
                                 struct lake_error *err);
 
-/* ---- directory.c: whole dataset directories of this machine --------------------------------- */
+/* ---- directory.c: whole dataset directories of this machine ---- */
 
 /* Renames tables/<ns>/<table>.lance to tables/.dropped/<incarnation> durably. An absent source is
  * success. */
@@ -288,7 +288,7 @@ lake_status meta_directory_exists(struct meta_authority *authority, const struct
 /* Everything below tables/.dropped. */
 lake_status meta_directory_sweep_dropped(struct meta_authority *authority, struct lake_error *err);
 
-/* ---- tables.c ------------------------------------------------------------------------------- */
+/* ---- tables.c ---- */
 
 /* The gate that makes one writer a table; leave it with meta_gate_leave. */
 lake_status meta_table_enter(struct meta_authority *authority, const struct meta_name *name,
@@ -307,7 +307,7 @@ lake_status meta_table_drop(struct meta_authority *authority, const struct meta_
 lake_status meta_table_finish_pending(struct meta_authority *authority, struct lake_bytes key,
                                       struct lake_bytes value, struct lake_error *err);
 
-/* ---- listing.c ------------------------------------------------------------------------------ */
+/* ---- listing.c ---- */
 
 /* Encoded ListTablesReply, one page of at most META_PAGE_ENTRIES. */
 lake_status meta_list_tables(struct meta_authority *authority, const struct meta_identity *identity,
@@ -329,7 +329,7 @@ lake_status meta_catalog_snapshot(struct meta_authority *authority,
                                   size_t max_reply_bytes, struct base_buffer *out,
                                   struct lake_error *err);
 
-/* ---- append.c ------------------------------------------------------------------------------- */
+/* ---- append.c ---- */
 
 struct meta_append {
     struct meta_name name;
@@ -353,8 +353,7 @@ lake_status meta_append_commit(struct meta_authority *authority,
                                const struct meta_append *append, struct meta_append_result *out,
                                struct lake_error *err);
 
-/* ---- receive.c: the bytes of an append, in bounds
- * ------------------------------------------------ */
+/* ---- receive.c: the bytes of an append, in bounds ---- */
 
 struct flight_receiver;
 struct meta_received; /* owns batches and schema */
@@ -366,7 +365,7 @@ lake_status meta_receive_append(struct meta_authority *authority,
 const struct meta_append *meta_received_append(const struct meta_received *received);
 void meta_received_free(struct meta_received *received);
 
-/* ---- recover.c ------------------------------------------------------------------------------ */
+/* ---- recover.c ---- */
 
 lake_status meta_recover(struct meta_authority *authority, struct meta_recovery *out,
                          struct lake_error *err);

@@ -16,7 +16,7 @@ struct meta_service {
     struct rpc_server *server;
 };
 
-/* ---- options -------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 lake_status meta_options_from_environment(struct meta_options *options, struct lake_error *err)
 {
@@ -34,7 +34,7 @@ lake_status meta_options_from_environment(struct meta_options *options, struct l
     return LAKE_OK;
 }
 
-/* ---- one request ---------------------------------------------------------------------------- */
+/* ---- one request ---- */
 
 static bool call_is_cancelled(void *context)
 {
@@ -198,7 +198,7 @@ static const struct action *find_action(struct lake_str type)
     return NULL;
 }
 
-/* ---- methods -------------------------------------------------------------------------------- */
+/* ---- methods ---- */
 
 static lake_status run_action(struct rpc_call *call, struct meta_service *service,
                               const struct flight_action *asked, struct base_buffer *body,
@@ -320,7 +320,7 @@ static lake_status do_put(struct rpc_call *call, void *context, struct lake_erro
     return status == LAKE_OK ? send_append_result(call, &result, err) : status;
 }
 
-/* ---- the service ---------------------------------------------------------------------------- */
+/* ---- the service ---- */
 
 static lake_status open_server(struct meta_service *service, const struct meta_options *options,
                                struct lake_error *err)

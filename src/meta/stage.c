@@ -11,7 +11,7 @@
 #define MAX_MEDIA_TYPE_BYTES 255
 #define MAX_NESTING          64 /* arrow_array_validate's bound */
 
-/* ---- schemas -------------------------------------------------------------------------------- */
+/* ---- schemas ---- */
 
 static const char *field_name(const struct ArrowSchema *field)
 {
@@ -81,7 +81,7 @@ static bool contains_file(const struct ArrowSchema *field)
     return false;
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 struct visit {
     struct lake_str stage; /* "file:///data/objects/tenants/t1/" */
@@ -221,7 +221,7 @@ lake_status meta_file_values_check(struct meta_authority *authority, const char 
     return status;
 }
 
-/* ---- the descriptor ------------------------------------------------------------------------- */
+/* ---- the descriptor ---- */
 
 lake_status meta_stage_describe(struct meta_authority *authority,
                                 const struct meta_identity *identity, struct base_buffer *out,

@@ -28,7 +28,7 @@ lake_status meta_table_enter(struct meta_authority *authority, const struct meta
     return meta_gate_enter(&authority->gates, claim, key, wait, err);
 }
 
-/* ---- pending records ------------------------------------------------------------------------ */
+/* ---- pending records ---- */
 
 static lake_status pack_pending(const struct meta_name *name, const char *incarnation,
                                 struct base_buffer *out, struct lake_error *err)
@@ -136,7 +136,7 @@ static lake_status finish_pending_key(struct meta_authority *authority, struct l
     return status;
 }
 
-/* ---- create --------------------------------------------------------------------------------- */
+/* ---- create ---- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -433,7 +433,7 @@ out:
     return status;
 }
 
-/* ---- drop ----------------------------------------------------------------------------------- */
+/* ---- drop ---- */
 
 /* The sidecar that says "this incarnation refers to nothing any more", under the number that the
  * next version would have had. A table whose files are lost can still be dropped. */

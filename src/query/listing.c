@@ -41,8 +41,7 @@ lake_status query_listing_info(const struct flight_sql_command *command,
     return status;
 }
 
-/* ---- matching
- * ------------------------------------------------------------------------------------------ */
+/* ---- matching ---- */
 
 /* SQL LIKE without regard to case: % and _, with \ to take the next character as it is (F06). */
 static bool like(struct lake_str text, struct lake_str pattern)
@@ -96,8 +95,7 @@ static bool type_matches(const struct flight_sql_command *command)
     return false;
 }
 
-/* ---- building rows
- * ----------------------------------------------------------------------------------------- */
+/* ---- building rows ---- */
 
 static lake_status append_text(struct ArrowArray *column, struct lake_str value,
                                struct lake_error *err)

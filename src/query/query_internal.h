@@ -47,8 +47,7 @@ struct query_server {
     struct sql_engine *engine;
 };
 
-/* ---- metasrv.c
- * ----------------------------------------------------------------------------------- */
+/* ---- metasrv.c ---- */
 
 lake_status query_metasrv_open(const struct query_options *options, struct query_metasrv **out,
                                struct lake_error *err);
@@ -64,8 +63,7 @@ lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_pr
                               int64_t deadline_ms, struct rpc_client_call **out,
                               struct lake_error *err);
 
-/* ---- directory: the catalog in memory (CAT-1)
- * ---------------------------------------------------- */
+/* ---- directory: the catalog in memory (CAT-1) ---- */
 
 struct query_registration { /* immutable; views into its snapshot */
     struct lake_str namespace_name, table, location, engine, incarnation;
@@ -90,8 +88,7 @@ const struct query_registration *query_snapshot_find(const struct query_snapshot
                                                      struct lake_str namespace_name,
                                                      struct lake_str table);
 
-/* ---- tables.c
- * ------------------------------------------------------------------------------------- */
+/* ---- tables.c ---- */
 
 struct query_resolved {       /* what a statement runs on */
     struct sql_table *tables; /* each with a dataset reference */
@@ -111,8 +108,7 @@ lake_status query_tables_reopen(struct query_server *server, const struct query_
                                 struct lake_error *err);
 void query_resolved_fini(struct query_resolved *resolved);
 
-/* ---- the handlers' parts
- * --------------------------------------------------------------------------- */
+/* ---- the handlers' parts ---- */
 
 /* Each `query_…_info` fills `out` with the bytes of a FlightInfo (or SchemaResult) message. */
 lake_status query_statement_info(struct query_server *server, const struct rpc_principal *principal,

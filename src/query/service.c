@@ -8,8 +8,7 @@
 #define REPLY_BYTES         ((size_t)64 * 1024 * 1024)
 #define MAX_CREDENTIALS     8192 /* holds the longest token in base64 */
 
-/* ---- one request, one reply
- * ---------------------------------------------------------------------------- */
+/* ---- one request, one reply ---- */
 
 struct request {
     struct query_server *server;
@@ -50,8 +49,7 @@ static lake_status send_reply(struct request *request, struct lake_error *err)
                              base_buffer_view(&request->reply), err);
 }
 
-/* ---- GetFlightInfo and GetSchema
- * ------------------------------------------------------------------------- */
+/* ---- GetFlightInfo and GetSchema ---- */
 
 static lake_status answer_prepared(struct request *request,
                                    const struct flight_sql_command *command, bool schema_only,
@@ -123,9 +121,7 @@ static lake_status get_schema(struct rpc_call *call, void *server, struct lake_e
     return describe(server, call, true, err);
 }
 
-/* ---- DoGet
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- DoGet ---- */
 
 static lake_status run_ticket(struct request *request, struct lake_error *err)
 {
@@ -163,9 +159,7 @@ static lake_status do_put(struct rpc_call *call, void *server, struct lake_error
     return query_put_run(server, call, err);
 }
 
-/* ---- actions
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- actions ---- */
 
 struct action {
     const char *type;
@@ -380,8 +374,7 @@ static lake_status list_actions(struct rpc_call *call, void *server, struct lake
     return status;
 }
 
-/* ---- Handshake: user and password, as BI tools have them (F16)
- * ------------------------------------------------- */
+/* ---- Handshake: user and password, as BI tools have them (F16) ---- */
 
 /* "user:password" from its base64, whose padding may be missing: the Go client, which is inside the
  * ADBC driver, sends none. */

@@ -24,8 +24,7 @@ lake_status query_audience(struct query_server *server, char out[128], struct la
     return status;
 }
 
-/* ---- planning
- * --------------------------------------------------------------------------------------- */
+/* ---- planning ---- */
 
 struct plan {
     struct query_resolved resolved;
@@ -83,8 +82,7 @@ static lake_status plan_new(struct query_server *server, const struct rpc_princi
     return status;
 }
 
-/* ---- GetFlightInfo, GetSchema
- * ------------------------------------------------------------------------ */
+/* ---- GetFlightInfo, GetSchema ---- */
 
 static lake_status seal(struct query_server *server, const struct rpc_principal *principal,
                         const struct query_ticket *ticket, int64_t ttl_ms, struct base_buffer *out,
@@ -177,8 +175,7 @@ out:
     return status;
 }
 
-/* ---- prepared statements
- * ------------------------------------------------------------------------------ */
+/* ---- prepared statements ---- */
 
 lake_status query_prepared_create(struct query_server *server,
                                   const struct rpc_principal *principal, struct lake_str sql,
@@ -215,8 +212,7 @@ lake_status query_prepared_open(struct query_server *server, const struct rpc_pr
     return status;
 }
 
-/* ---- DoGet
- * ---------------------------------------------------------------------------------------------- */
+/* ---- DoGet ---- */
 
 static void interrupt(void *query)
 {

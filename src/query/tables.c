@@ -12,7 +12,7 @@
 #include <strings.h>
 
 #define MANIFEST_CACHE_BYTES ((size_t)64 * 1024 * 1024)
-#define OPEN_TABLES          1024 /* handles kept for the next statement, least recently used out first */
+#define OPEN_TABLES          1024 /* handles kept, least recently used out first */
 #define BUCKETS              2048
 #define INCARNATION_KEY      "lake.incarnation"
 #define FILE_SCHEME          "file://"
@@ -71,8 +71,7 @@ void query_tables_free(struct query_tables *tables)
     base_free(tables);
 }
 
-/* ---- the handles kept open
- * ------------------------------------------------------------------------ */
+/* ---- the handles kept open ---- */
 
 static struct open_table **bucket_link(struct query_tables *tables, struct lake_str incarnation)
 {
@@ -154,8 +153,7 @@ static void remember(struct query_tables *tables, struct lake_str incarnation,
         open_table_free(evicted);
 }
 
-/* ---- opening
- * ---------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static lake_status open_store(struct lake_str location, struct storage_store **out,
                               struct lake_error *err)
@@ -222,8 +220,7 @@ static lake_status open_version(struct query_tables *tables, struct lake_str loc
     return LAKE_OK;
 }
 
-/* ---- resolving
- * --------------------------------------------------------------------------------------- */
+/* ---- resolving ---- */
 
 /* One answer for a hidden namespace, a missing table in it, and a forbidden one (SQL-7). */
 static lake_status deny(const struct sql_table_ref *ref, struct lake_error *err)

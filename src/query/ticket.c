@@ -25,8 +25,7 @@ struct query_ticket_keys {
     size_t count;
 };
 
-/* ---- the key ring
- * -------------------------------------------------------------------------------- */
+/* ---- the key ring ---- */
 
 static lake_status add_key(struct query_ticket_keys *keys, const uint8_t key[KEY_BYTES],
                            struct lake_error *err)
@@ -126,8 +125,7 @@ void query_ticket_keys_free(struct query_ticket_keys *keys)
     base_free(keys);
 }
 
-/* ---- AES-256-GCM
- * --------------------------------------------------------------------------------- */
+/* ---- AES-256-GCM ---- */
 
 static lake_status cipher_failed(struct lake_error *err)
 {
@@ -189,8 +187,7 @@ static bool decrypt(const struct ticket_key *key, struct lake_bytes sealed, uint
     return good;
 }
 
-/* ---- contents
- * ------------------------------------------------------------------------------------ */
+/* ---- contents ---- */
 
 static ProtobufCBinaryData binary(struct lake_str s)
 {

@@ -51,7 +51,7 @@ bool rpc_principal_may_use_namespace(const struct rpc_principal *principal, stru
     return false;
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------- */
+/* ---- tokens ---- */
 
 static bool token_usable(struct lake_bytes token)
 {
@@ -133,7 +133,7 @@ lake_status rpc_authenticate(const struct rpc_authenticator *authenticator,
         "this server knows");
 }
 
-/* ---- the principals file --------------------------------------------------------------------- */
+/* ---- the principals file ---- */
 
 struct place {
     const char *path;
@@ -446,7 +446,7 @@ out:
     return status;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 lake_status rpc_authenticator_new(const char *principals_path, const char *token_path,
                                   struct rpc_authenticator **out, struct lake_error *err)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 static struct server_op op_of(enum server_event event, struct rpc_call *call)
 {
@@ -114,7 +114,7 @@ bool rpc_server_start_batch(struct rpc_call *call, const grpc_op *ops, size_t op
     return true;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static size_t add_headers_op(struct rpc_call *call, grpc_op *ops, size_t count)
 {
@@ -192,7 +192,7 @@ static void refuse(struct rpc_call *call, const struct lake_error *err)
     rpc_server_call_finish(call, err->code, err);
 }
 
-/* ---- the beginning --------------------------------------------------------------------------- */
+/* ---- the beginning ---- */
 
 static bool post_request(struct server_method *method)
 {
@@ -363,7 +363,7 @@ static void on_first_message(struct rpc_call *call)
     }
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 static void on_receive(struct rpc_call *call, bool ok)
 {
@@ -455,7 +455,7 @@ void rpc_server_dispatch(struct rpc_server *server, struct server_op *op, bool o
     rpc_server_call_unref(call);
 }
 
-/* ---- the handler's side ---------------------------------------------------------------------- */
+/* ---- the handler's side ---- */
 
 static lake_status fail_cancelled(const struct rpc_call *call, struct lake_error *err)
 {

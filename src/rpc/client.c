@@ -23,7 +23,7 @@
  * meanwhile then costs a new connection, not a failed call. */
 #define STALE_AFTER_US INT64_C(100000)
 
-/* ---- channel --------------------------------------------------------------------------------- */
+/* ---- channel ---- */
 
 struct rpc_channel {
     atomic_uint references;
@@ -219,7 +219,7 @@ static void queue_give(struct rpc_channel *channel, grpc_completion_queue *queue
     }
 }
 
-/* ---- call ------------------------------------------------------------------------------------ */
+/* ---- call ---- */
 
 struct rpc_client_call {
     struct rpc_channel *channel;
@@ -652,7 +652,7 @@ void rpc_client_call_free(struct rpc_client_call *call)
     base_free(call);
 }
 
-/* ---- unary ----------------------------------------------------------------------------------- */
+/* ---- unary ---- */
 
 /* The whole call as one batch. */
 static lake_status exchange(struct rpc_client_call *call, struct lake_bytes request,

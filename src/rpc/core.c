@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- start and end --------------------------------------------------------------------------- */
+/* ---- start and end ---- */
 
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
@@ -47,7 +47,7 @@ void rpc_core_release(void)
     grpc_shutdown_blocking();
 }
 
-/* ---- slices and metadata --------------------------------------------------------------------- */
+/* ---- slices and metadata ---- */
 
 struct lake_str rpc_slice_view(const grpc_slice *slice)
 {
@@ -80,7 +80,7 @@ bool rpc_header_value_valid(struct lake_str value)
                grpc_slice_from_static_buffer(value.data, value.size)) != 0;
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 static void parts_release(struct rpc_part *parts, size_t part_count)
 {
@@ -182,7 +182,7 @@ void rpc_payload_fini(struct rpc_payload *payload)
     *payload = (struct rpc_payload){{NULL, 0}, NULL};
 }
 
-/* ---- codes ----------------------------------------------------------------------------------- */
+/* ---- codes ---- */
 
 grpc_status_code rpc_status_to_grpc(lake_status status)
 {

@@ -48,7 +48,7 @@ gpr_timespec rpc_deadline_after(int64_t ms);
 bool rpc_header_name_valid(const char *name); /* lower-case, not -bin, not gRPC's own */
 bool rpc_header_value_valid(struct lake_str value);
 
-/* ---- addresses ------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 #define RPC_HOST_MAX_BYTES 256
 struct rpc_address {
@@ -64,7 +64,7 @@ lake_status rpc_address_is_loopback(const struct rpc_address *address, bool *out
 lake_status rpc_address_probe(const struct rpc_address *address, const char *text,
                               struct lake_error *err);
 
-/* ---- TLS ------------------------------------------------------------------------------------- */
+/* ---- TLS ---- */
 
 /* Reads and checks a certificate chain and its key, in PEM. */
 lake_status rpc_tls_server_credentials(const char *cert_path, const char *key_path,

@@ -122,7 +122,7 @@ lake_status rpc_health_register(struct rpc_server *server, struct lake_error *er
     return status;
 }
 
-/* ---- watches --------------------------------------------------------------------------------- */
+/* ---- watches ---- */
 
 static void finish_watch(struct rpc_call *call, lake_status status)
 {

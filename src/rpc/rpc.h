@@ -17,7 +17,7 @@
 
 #include <base/base.h>
 
-/* ---- messages -------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 struct rpc_part {
     const void *data;
@@ -34,7 +34,7 @@ struct rpc_payload {
 };
 void rpc_payload_fini(struct rpc_payload *payload);
 
-/* ---- identity (SEC-1..SEC-4) ----------------------------------------------------------------- */
+/* ---- identity (SEC-1..SEC-4) ---- */
 
 enum rpc_role {
     RPC_ROLE_USER,
@@ -70,7 +70,7 @@ lake_status rpc_authenticate(const struct rpc_authenticator *authenticator,
                              struct lake_str authorization, const struct rpc_principal **out,
                              struct lake_error *err);
 
-/* ---- server ---------------------------------------------------------------------------------- */
+/* ---- server ---- */
 
 struct rpc_server;
 struct rpc_call;
@@ -153,7 +153,7 @@ lake_status rpc_call_flush(struct rpc_call *call, struct lake_error *err);
 lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                                struct lake_error *err);
 
-/* ---- client ---------------------------------------------------------------------------------- */
+/* ---- client ---- */
 
 struct rpc_channel;
 struct rpc_client_call;

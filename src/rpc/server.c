@@ -57,7 +57,7 @@ lake_status rpc_server_options_from_environment(struct rpc_server_options *optio
     return status;
 }
 
-/* ---- new ------------------------------------------------------------------------------------- */
+/* ---- new ---- */
 
 static lake_status check_limits(const struct rpc_server_options *o, struct lake_error *err)
 {
@@ -246,7 +246,7 @@ lake_status rpc_server_add_method(struct rpc_server *server, const char *method,
     return rpc_server_add(server, method, anonymous, false, handler, context, err);
 }
 
-/* ---- start ----------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static void refill(struct rpc_server *server)
 {
@@ -356,7 +356,7 @@ void rpc_server_set_serving(struct rpc_server *server, bool serving)
     rpc_health_publish(server);
 }
 
-/* ---- stop ------------------------------------------------------------------------------------ */
+/* ---- stop ---- */
 
 void rpc_server_call_began(struct rpc_server *server)
 {

@@ -16,7 +16,7 @@ extern "C" {
 
 #define SQL_BRIDGE_CATALOG "lake"
 
-/* ---- the instance --------------------------------------------------------------------------- */
+/* ---- the instance ---- */
 
 /* How FILE columns are known in an Arrow schema, and the metadata that marks them in a result, in
  * the C data interface's encoding. Both must outlive the instance. */
@@ -38,7 +38,7 @@ bool sql_is_zoned_ns(const struct ArrowSchema *field);
 lake_status sql_exact_schema(const struct ArrowSchema *schema, struct ArrowSchema *out,
                              struct lake_error *err);
 
-/* ---- parsing -------------------------------------------------------------------------------- */
+/* ---- parsing ---- */
 
 struct sql_bridge_reference {
     const char *catalog;
@@ -57,7 +57,7 @@ void sql_bridge_reference_get(const struct sql_bridge_statement *statement, size
 bool sql_bridge_is_explain(const struct sql_bridge_statement *statement);
 void sql_bridge_statement_free(struct sql_bridge_statement *statement);
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 struct sql_bridge_table {
     const char *schema;
@@ -92,7 +92,7 @@ lake_status sql_bridge_next(struct sql_bridge_query *query,
 void sql_bridge_interrupt(struct sql_bridge_query *query);
 void sql_bridge_query_free(struct sql_bridge_query *query);
 
-/* ---- what a statement may call (functions.c) ------------------------------------------------ */
+/* ---- what a statement may call (functions.c) ---- */
 
 /* Lower-case names. */
 bool sql_function_allowed(const char *name);

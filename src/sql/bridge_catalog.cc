@@ -272,7 +272,7 @@ unique_ptr<TransactionManager> MakeTransactionManager(optional_ptr<StorageExtens
     return make_uniq<LakeTransactionManager>(db);
 }
 
-/* ---- the check after binding ---------------------------------------------------------------- */
+/* ---- the check after binding ---- */
 
 void CheckOperator(LogicalOperator &op, idx_t depth);
 

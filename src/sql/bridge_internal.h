@@ -39,7 +39,7 @@ using namespace duckdb;
 constexpr const char *STATE_NAME = "lake";
 constexpr idx_t MAX_DEPTH = 1000; /* of a statement's tree; the parser has the same */
 
-/* ---- errors across the border --------------------------------------------------------------- */
+/* ---- errors across the border ---- */
 
 /* A refusal of our own, with its status. */
 struct Refusal {
@@ -73,14 +73,14 @@ inline bool SameName(const string &a, const string &b)
     return StringUtil::CIEquals(a, b);
 }
 
-/* ---- statements ----------------------------------------------------------------------------- */
+/* ---- statements ---- */
 
 struct Reference {
     string catalog, schema, table;
     uint64_t at_version;
 };
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* One reference to a source. */
 class Source
@@ -231,7 +231,7 @@ void CheckResultType(const string &column, const LogicalType &result);
 void ApplyMarks(ArrowSchema &field, const LogicalType &type, const char *metadata);
 void RegisterCasts(DatabaseInstance &instance);
 
-/* ---- the instance --------------------------------------------------------------------------- */
+/* ---- the instance ---- */
 
 struct LakeInfo : public PlannerExtensionInfo {
     LakeInfo(const struct sql_bridge_file_type &file_type) : file_type(file_type)

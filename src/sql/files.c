@@ -38,7 +38,7 @@ static void file_stream_free(struct file_stream *stream)
     base_free(stream);
 }
 
-/* ---- SQL text ------------------------------------------------------------------------------- */
+/* ---- SQL text ---- */
 
 /* The path as a string literal that the engine takes as one file: quotes doubled, and characters of
  * its patterns in brackets. */
@@ -160,7 +160,7 @@ static lake_status make_select(struct file_stream *stream, const struct ArrowSch
     return status;
 }
 
-/* ---- columns by name ------------------------------------------------------------------------ */
+/* ---- columns by name ---- */
 
 static bool has_column(const struct ArrowSchema *schema, const char *name)
 {
@@ -244,7 +244,7 @@ static lake_status prepare_target(struct file_stream *stream, const struct Arrow
     return status;
 }
 
-/* ---- the stream ----------------------------------------------------------------------------- */
+/* ---- the stream ---- */
 
 static int errno_of(lake_status status)
 {
@@ -331,7 +331,7 @@ static void stream_release(struct ArrowArrayStream *self)
     self->release = NULL;
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static lake_status check_path(const char *path, struct lake_error *err)
 {

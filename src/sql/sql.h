@@ -18,7 +18,7 @@
 #include <base/base.h>
 #include <lance/lance.h>
 
-/* ---- the engine ----------------------------------------------------------------------------- */
+/* ---- the engine ---- */
 
 struct sql_engine;
 
@@ -33,7 +33,7 @@ lake_status sql_engine_open(const struct sql_engine_options *options, struct sql
                             struct lake_error *err);
 void sql_engine_free(struct sql_engine *engine); /* after its queries; NULL is allowed */
 
-/* ---- table references before planning (SQL-5, SQL-6, SQL-7) --------------------------------- */
+/* ---- table references before planning (SQL-5, SQL-6, SQL-7) ---- */
 
 struct sql_table_ref { /* "" where the statement did not say; case as written */
     const char *catalog;
@@ -65,7 +65,7 @@ lake_status sql_references_parse(struct sql_engine *engine, struct lake_str sql,
                                  struct sql_references *out, struct lake_error *err);
 void sql_references_fini(struct sql_references *references);
 
-/* ---- statements ----------------------------------------------------------------------------- */
+/* ---- statements ---- */
 
 /* One table of the request-local catalog. Names are matched without regard to case, as the engine
  * does. The query takes a reference to the dataset. */
@@ -102,7 +102,7 @@ lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool
 void sql_query_interrupt(struct sql_query *query); /* thread-safe, any number of times */
 void sql_query_free(struct sql_query *query);      /* NULL is allowed */
 
-/* ---- files through the engine, for `lake import` (the CLI's own process, not a server) ------ */
+/* ---- files through the engine, for `lake import` (the CLI's own process, not a server) ---- */
 
 enum sql_file_format {
     SQL_FILE_PARQUET,

@@ -54,8 +54,7 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
     return true;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 /* A scan as an Arrow stream, so that the IPC writer can pull it. */
 struct scan_stream {
@@ -214,8 +213,7 @@ static lake_status print_schema(const struct arguments *arguments, struct storag
     return status;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 static lake_status write_dataset(const struct arguments *arguments, struct storage_store *store,
                                  struct lake_error *err)

@@ -67,8 +67,7 @@ static void others_are_refused_with_a_position(void **state)
     assert_int_equal(client_insert_parse(NULL, &insert, NULL), LAKE_INVALID_ARGUMENT);
 }
 
-/* ---- values
- * ----------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 static lake_status check(const char *type, struct lake_value value)
 {

@@ -233,8 +233,7 @@ static void pyarrow_reads_our_messages(void **state)
     assert_int_equal(python("judge"), 0);
 }
 
-/* ---- Flight SQL: recorded from the official driver ----------------------------------------------
- */
+/* ---- Flight SQL: recorded from the official driver ---- */
 
 struct seen {
     int count[64];
@@ -353,8 +352,7 @@ static void every_command_of_the_adbc_driver_is_understood(void **state)
     assert_true(seen.count[FLIGHT_SQL_STATEMENT_INGEST] > 0);
 }
 
-/* ---- Flight SQL: bytes written by hand ----------------------------------------------------------
- */
+/* ---- Flight SQL: bytes written by hand ---- */
 
 /* Any{1: url, 2: value} by the wire format's rules. */
 static struct lake_bytes any(const char *name, const char *value, size_t size, uint8_t *out)
@@ -555,8 +553,7 @@ static void poll_and_cancel_messages_come_back(void **state)
     base_arena_free(arena);
 }
 
-/* ---- metadata results ---------------------------------------------------------------------------
- */
+/* ---- metadata results ---- */
 
 static void schema_text(enum flight_sql_command_kind kind, bool include, char *out, size_t size)
 {

@@ -13,8 +13,7 @@
 #define KILLS   60
 #define WRITERS 2
 
-/* ---- the committing process --------------------------------------------------------------------
- */
+/* ---- the committing process ---- */
 
 struct committer {
     struct kv_store *store;
@@ -92,8 +91,7 @@ static pid_t start_committers(const char *path, int *acknowledgements)
     return child;
 }
 
-/* ---- M04, M06 ----------------------------------------------------------------------------------
- */
+/* ---- M04, M06 ---- */
 
 static void case_M04_killed_at_any_moment_it_opens_with_every_acknowledged_commit(void **state)
 {
@@ -154,8 +152,7 @@ static void directory_of_a_living_process_is_refused_until_it_dies(void **state)
     OK(kv_rocksdb_open(f->path, &f->store, &f->err));
 }
 
-/* ---- damaged logs ------------------------------------------------------------------------------
- */
+/* ---- damaged logs ---- */
 
 /* A database of a killed process: ten commits in its log, none in tables. */
 static void make_killed_database(struct fixture *f, char *copy, size_t room)

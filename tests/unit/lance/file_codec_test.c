@@ -18,8 +18,7 @@ static uint64_t random_next(void)
     return random_state;
 }
 
-/* ---- FastLanes --------------------------------------------------------------------------------
- */
+/* ---- FastLanes ---- */
 
 /* The definition, one value and one bit at a time: row r, lane l holds element
  * O[r/8]*16 + (r%8)*128 + l; in each lane the rows' bits follow each other. */
@@ -76,8 +75,7 @@ static void bit_packing_works_at_any_alignment(void **state)
     assert_memory_equal(out + 3, values, sizeof(values));
 }
 
-/* ---- helpers ----------------------------------------------------------------------------------
- */
+/* ---- helpers ---- */
 
 static struct lance_encoding flat(uint64_t bits)
 {
@@ -103,8 +101,7 @@ static lake_status decode_fixed(const struct lance_encoding *encoding, struct la
 #define BYTES(array) ((struct lake_bytes){(const uint8_t *)(array), sizeof(array)})
 #define NONE         ((struct lake_bytes){NULL, 0})
 
-/* ---- run length -------------------------------------------------------------------------------
- */
+/* ---- run length ---- */
 
 static void runs_expand_and_must_add_up(void **state)
 {
@@ -129,8 +126,7 @@ static void runs_expand_and_must_add_up(void **state)
                      LAKE_DATA_LOSS);
 }
 
-/* ---- byte stream split ------------------------------------------------------------------------
- */
+/* ---- byte stream split ---- */
 
 static void split_planes_join_to_the_values(void **state)
 {
@@ -151,8 +147,7 @@ static void split_planes_join_to_the_values(void **state)
     }
 }
 
-/* ---- general ----------------------------------------------------------------------------------
- */
+/* ---- general ---- */
 
 static void compressed_values_come_back_and_lies_about_size_are_refused(void **state)
 {
@@ -181,8 +176,7 @@ static void compressed_values_come_back_and_lies_about_size_are_refused(void **s
     assert_int_equal(decode_fixed(&general, BYTES(values), NONE, 10, 32, out), LAKE_UNIMPLEMENTED);
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---- */
 
 static lake_status decode_block(const struct lance_encoding *encoding, struct lake_bytes data,
                                 uint64_t count, uint64_t bits, void *out)
@@ -218,8 +212,7 @@ static void out_of_line_tails_are_told_apart_by_length(void **state)
     assert_int_equal(decode_block(&packed, cut, 1124, 16, out), LAKE_DATA_LOSS);
 }
 
-/* ---- FSST -------------------------------------------------------------------------------------
- */
+/* ---- FSST ---- */
 
 static void make_table(uint8_t *bytes)
 {
@@ -251,8 +244,7 @@ static void fsst_codes_expand_to_their_symbols(void **state)
     assert_int_equal(lance_fsst_table_parse(BYTES(bytes), &table, NULL), LAKE_DATA_LOSS);
 }
 
-/* ---- descriptions -----------------------------------------------------------------------------
- */
+/* ---- descriptions ---- */
 
 static void layouts_are_printed_as_they_are_parsed(void **state)
 {

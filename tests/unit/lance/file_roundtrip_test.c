@@ -183,8 +183,7 @@ static void any_range_of_rows_reads_back_as_written(void **state)
     }
 }
 
-/* ---- damage -----------------------------------------------------------------------------------
- */
+/* ---- damage ---- */
 
 static void read_all(struct fixture *f, struct lance_file *file)
 {
@@ -282,8 +281,7 @@ static void running_out_of_memory_is_an_error_at_every_allocation(void **state)
     }
 }
 
-/* ---- L20 --------------------------------------------------------------------------------------
- */
+/* ---- L20 ---- */
 
 /* A page of 4096 times the same megabyte: small on disk, but 4 GiB as one array. */
 static void strings_beyond_32_bit_offsets_are_a_typed_error_not_a_crash(void **state)

@@ -37,8 +37,7 @@ static struct lance_append *prepare(struct fixture *f, struct storage_store *sto
     return append;
 }
 
-/* ---- what a commit leaves -----------------------------------------------------------------------
- */
+/* ---- what a commit leaves ---- */
 
 static void a_new_dataset_says_who_made_it(void **state)
 {
@@ -270,8 +269,7 @@ static void an_append_that_is_dropped_leaves_nothing(void **state)
     assert_int_equal(count_files(f, "_versions"), 1);
 }
 
-/* ---- the hook and collisions --------------------------------------------------------------------
- */
+/* ---- the hook and collisions ---- */
 
 struct hook {
     struct fixture *f;
@@ -464,8 +462,7 @@ static void racing_appends_all_succeed_each_with_its_own_version(void **state)
     lance_dataset_unref(dataset);
 }
 
-/* ---- L21: unknown outcomes ----------------------------------------------------------------------
- */
+/* ---- L21: unknown outcomes ---- */
 
 static lake_status commit_through(struct fixture *f, struct faulty_store *faulty, uint64_t *version)
 {
@@ -593,8 +590,7 @@ static void a_definite_refusal_of_the_manifest_cleans_up(void **state)
     faulty_store_fini(&faulty);
 }
 
-/* ---- the nth failure ----------------------------------------------------------------------------
- */
+/* ---- the nth failure ---- */
 
 static lake_status append_ten(struct fixture *f, struct storage_store *store, uint64_t *version)
 {
@@ -678,8 +674,7 @@ static void every_failing_allocation_leaves_the_table_consistent(void **state)
     }
 }
 
-/* ---- killed at every step -----------------------------------------------------------------------
- */
+/* ---- killed at every step ---- */
 
 static void killed_at_any_step_all_or_nothing_is_visible(void **state)
 {

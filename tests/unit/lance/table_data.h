@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- schemas ------------------------------------------------------------------------------------
- */
+/* ---- schemas ---- */
 
 /* "int64, list<utf8!>, FILE": columns c0, c1… of a struct schema. */
 static inline void schema_of(const char *types, struct ArrowSchema *out)
@@ -44,8 +43,7 @@ static inline void schema_of(const char *types, struct ArrowSchema *out)
     }
 }
 
-/* ---- random values ------------------------------------------------------------------------------
- */
+/* ---- random values ---- */
 
 static inline void append_random(const struct ArrowSchema *schema, struct ArrowArray *array,
                                  uint64_t *seed);
@@ -163,8 +161,7 @@ static inline void random_batch(const struct ArrowSchema *schema, size_t rows, u
     assert_int_equal(ArrowArrayFinishBuildingDefault(out, NULL), NANOARROW_OK);
 }
 
-/* ---- rows as text -------------------------------------------------------------------------------
- */
+/* ---- rows as text ---- */
 
 static inline void render(const struct ArrowSchema *schema, const struct ArrowArrayView *view,
                           int64_t row, struct base_buffer *out)

@@ -3,8 +3,7 @@
 #include "faulty_store.h"
 #include "table_dataset.h"
 
-/* ---- deletions (L15) ----------------------------------------------------------------------------
- */
+/* ---- deletions (L15) ---- */
 
 static void assert_rows_after_delete(struct fixture *f, uint32_t first, uint32_t count)
 {
@@ -80,8 +79,7 @@ static void case_L15_every_row_deleted(void **state)
     assert_rows_after_delete(*state, 0, 105);
 }
 
-/* ---- filters and projections against a plain loop -----------------------------------------------
- */
+/* ---- filters and projections against a plain loop ---- */
 
 struct scan_case {
     struct lance_filter filter;
@@ -238,8 +236,7 @@ static void columns_that_are_not_there_are_refused(void **state)
     lance_dataset_unref(dataset);
 }
 
-/* ---- L17 ----------------------------------------------------------------------------------------
- */
+/* ---- L17 ---- */
 
 struct forgotten_column {
     LancePb__DataFragment fragment;
@@ -326,8 +323,7 @@ static void case_L17_a_null_struct_stays_null_under_a_filter(void **state)
     lines_fini(&rows);
 }
 
-/* ---- L19 ----------------------------------------------------------------------------------------
- */
+/* ---- L19 ---- */
 
 static void case_L19_rows_after_a_null_struct_do_not_shift(void **state)
 {
@@ -366,8 +362,7 @@ static void case_L19_rows_after_a_null_struct_do_not_shift(void **state)
     ArrowSchemaRelease(&schema);
 }
 
-/* ---- L20: batches are bounded by bytes ----------------------------------------------------------
- */
+/* ---- L20: batches are bounded by bytes ---- */
 
 static void case_L20_batches_of_long_values_are_bounded_by_bytes(void **state)
 {
@@ -422,8 +417,7 @@ static void case_L20_batches_of_long_values_are_bounded_by_bytes(void **state)
     free(text);
 }
 
-/* ---- failures -----------------------------------------------------------------------------------
- */
+/* ---- failures ---- */
 
 static lake_status scan_through(struct storage_store *store, struct lance_cache *cache,
                                 struct lines *out, struct lake_error *err)
@@ -584,8 +578,7 @@ static void a_stopped_scan_ends_as_cancelled(void **state)
     lance_dataset_unref(dataset);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------
- */
+/* ---- threads ---- */
 
 struct reader {
     pthread_t thread;
@@ -683,8 +676,7 @@ static void several_threads_read_every_row_once(void **state)
     ArrowSchemaRelease(&schema);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static void a_version_that_is_not_there_is_not_found(void **state)
 {

@@ -242,7 +242,7 @@ static void append_leaves_a_sidecar_that_counts_its_uris(void **state)
     base_buffer_fini(&bytes);
 }
 
-/* ---- dying in the middle -------------------------------------------------------------------- */
+/* ---- dying in the middle ---- */
 
 #define CRASH_ID_ROWS 7
 

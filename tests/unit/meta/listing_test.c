@@ -167,7 +167,7 @@ static void list_shows_only_granted_namespaces_in_one_order(void **state)
     free(listed);
 }
 
-/* ---- resolving ------------------------------------------------------------------------------ */
+/* ---- resolving ---- */
 
 static lake_status resolve(struct fixture *fixture, const struct meta_identity *identity,
                            const char *const (*names)[2], size_t count,
@@ -264,7 +264,7 @@ static void registered_table_without_its_dataset_is_data_loss(void **state)
     assert_int_equal(resolve(fixture, &fixture->root, names, 1, &reply), LAKE_DATA_LOSS);
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------ */
+/* ---- snapshots ---- */
 
 static lake_status snapshot(struct fixture *fixture, const struct meta_identity *identity,
                             const char *authority, uint64_t generation, size_t max_bytes,
@@ -427,7 +427,7 @@ static void snapshot_is_for_query_servers_and_admins(void **state)
     lake_pb__catalog_snapshot_reply__free_unpacked(reply, NULL);
 }
 
-/* ---- the stage ------------------------------------------------------------------------------ */
+/* ---- the stage ---- */
 
 static void stage_is_the_root_for_query_servers_and_the_child_for_tenants(void **state)
 {

@@ -115,7 +115,7 @@ static inline struct meta_name name_of(const char *namespace_name, const char *t
     return name;
 }
 
-/* ---- rows ----------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 /* id int64 not null, note utf8; with `files`, also video FILE. */
 static inline void make_schema(struct ArrowSchema *out, bool files)

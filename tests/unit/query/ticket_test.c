@@ -155,8 +155,7 @@ static void a_ticket_lives_exactly_its_life(void **state)
     query_ticket_keys_free(keys);
 }
 
-/* ---- key files (TIX-2)
- * ---------------------------------------------------------------------------- */
+/* ---- key files (TIX-2) ---- */
 
 #define KEY_A "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define KEY_B "11112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

@@ -69,7 +69,7 @@ static inline struct rpc_part copy_of(struct lake_bytes bytes)
     return (struct rpc_part){.data = bytes.data, .size = bytes.size, .copy = true};
 }
 
-/* ---- handlers ------------------------------------------------------------------------------- */
+/* ---- handlers ---- */
 
 static lake_status reply_text(struct rpc_call *call, const char *text, struct lake_error *err)
 {
@@ -261,7 +261,7 @@ UNUSED static lake_status handle_describe(struct rpc_call *call, void *context,
     return reply_text(call, text, err);
 }
 
-/* ---- the server ------------------------------------------------------------------------------ */
+/* ---- the server ---- */
 
 static void fixture_add_methods(struct fixture *f)
 {
@@ -328,8 +328,7 @@ static void fixture_stop(struct fixture *f)
     rpc_authenticator_free(f->authenticator);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 UNUSED static lake_status unary_text(struct rpc_channel *channel, const char *method,
                                      const char *request, int64_t deadline_ms, char *reply,
@@ -357,8 +356,7 @@ UNUSED static struct rpc_client_call *call_with(struct rpc_channel *channel, con
     return call;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 UNUSED static void write_file(const char *path, const char *text, mode_t mode)
 {

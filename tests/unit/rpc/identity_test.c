@@ -288,7 +288,7 @@ static void no_file_makes_everyone_the_development_principal(void **state)
     rpc_authenticator_free(a);
 }
 
-/* ---- over the wire --------------------------------------------------------------------------- */
+/* ---- over the wire ---- */
 
 static void every_call_is_authenticated(void **state)
 {

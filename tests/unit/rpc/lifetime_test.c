@@ -7,7 +7,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-/* ---- a client that can be killed: this program, started again -------------------------------- */
+/* ---- a client that can be killed: this program, started again ---- */
 
 extern char **environ;
 
@@ -50,7 +50,7 @@ static void kill_client(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* ---- cancellation ---------------------------------------------------------------------------- */
+/* ---- cancellation ---- */
 
 /* ASan and busy machines are slower; what must hold is that no timer of seconds is involved. */
 #define SOON_US INT64_C(300000)
@@ -242,7 +242,7 @@ static void notify_set_after_the_cancellation_runs_at_once(void **state)
     rpc_authenticator_free(authenticator);
 }
 
-/* ---- pressure -------------------------------------------------------------------------------- */
+/* ---- pressure ---- */
 
 /* F13 */
 static void stalled_reader_holds_the_producer(void **state)
@@ -366,7 +366,7 @@ static void idle_server_and_channel_use_no_cpu(void **state)
     fixture_stop(&f);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 struct stopping {
     struct rpc_server *server;

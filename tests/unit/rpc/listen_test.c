@@ -18,7 +18,7 @@ static char other_key_path[128];
 static char *ca_pem;
 static char *other_ca_pem;
 
-/* ---- certificates made here ------------------------------------------------------------------ */
+/* ---- certificates made here ---- */
 
 static EVP_PKEY *new_key(void)
 {
@@ -132,7 +132,7 @@ static int clean(void **state)
     return rmdir(directory);
 }
 
-/* ---- addresses ------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 /* What rpc_server_new says to an address; with a token file when `authenticated`. */
 static lake_status try_new(const char *address, bool authenticated, bool tls, bool allow_insecure,
@@ -303,8 +303,7 @@ static void options_come_from_the_environment(void **state)
     unsetenv("LAKE_RPC_MAX_METADATA_BYTES");
 }
 
-/* ---- TLS ---------------------------------------------------------------------------------------
- */
+/* ---- TLS ---- */
 
 static void fixture_start_tls(struct fixture *f)
 {

@@ -280,7 +280,7 @@ static const struct sql_source_methods MEMORY_METHODS = {
     .scan_free = memory_scan_free,
 };
 
-/* ---- making one, and the plain engine beside it --------------------------------------------- */
+/* ---- making one, and the plain engine beside it ---- */
 
 struct plain_engine {
     duckdb_database database;
@@ -377,7 +377,7 @@ static inline struct sql_source_table memory_table(struct memory_source *source,
                                      .source = {.methods = &MEMORY_METHODS, .object = source}};
 }
 
-/* ---- results as text ------------------------------------------------------------------------ */
+/* ---- results as text ---- */
 
 /* All rows of an Arrow stream's batches through the plain engine's own rendering would need a scan;
  * tests compare counts, sums and hashes that the statement itself computes, rendered here. */
