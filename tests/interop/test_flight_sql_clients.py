@@ -2,8 +2,7 @@
 hand, and the Go Flight SQL client, which is what most tools have inside."""
 
 import base64
-import os
-import pathlib
+import json
 import subprocess
 import time
 
@@ -14,6 +13,7 @@ import pytest
 import arrow_types
 from arrow_types import COLUMNS, ROWS, assert_same, expected, flat
 from conftest import token_of
+from lake_server import SOURCE
 from metasrv import field, parse
 
 READ_ONLY = ("Lake's SQL is read-only: only SELECT is supported; DDL and DML go through the client "
@@ -383,3 +383,122 @@ def test_the_servers_time_limit_ends_the_statement(fresh):
             run(client, "SELECT sum(sqrt(a.i * b.i)) FROM range(10_000_000) AS a(i), "
                         "range(10_000_000) AS b(i)")
         assert run(client, "SELECT 1 AS one").num_rows == 1
+
+
+# ---- the Go Flight SQL client ---------------------------------------------------------------------------------
+
+GO = SOURCE / ".deps" / "go" / "bin" / "go"
+CATALOG_COLUMNS = {
+    "catalogs": ["catalog_name"], "schemas": ["catalog_name", "db_schema_name"],
+    "types": ["table_type"],
+    "tables": ["catalog_name", "db_schema_name", "table_name", "table_type", "table_schema"]}
+
+
+@pytest.fixture(scope="session")
+def go_client(tmp_path_factory):
+    """Builds the client; calls it with a server and its arguments: (exit code, its answer)."""
+    if not GO.exists():
+        pytest.fail("Go and the modules of tests/interop/go_client are missing: "
+                    "deps/fetch test brings them")
+    program = tmp_path_factory.mktemp("go") / "go_client"
+    built = subprocess.run([GO, "build", "-o", program, "."], cwd=SOURCE / "tests/interop/go_client",
+                           capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+
+    def call(server, *arguments, options=()):
+        done = subprocess.run([program, *options, server.address, *map(str, arguments)],
+                              capture_output=True, text=True, timeout=90)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    return call
+
+
+def read_stream(path):
+    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
+
+
+@pytest.mark.parametrize("how", ["query", "prepared"])
+def test_go_reads_every_type_exactly(lake, typed, go_client, tmp_path, how):
+    out = tmp_path / "out.arrow"
+    code, answer = go_client(lake, how, "SELECT * FROM lab.typed ORDER BY id", out)
+    assert code == 0, answer
+    assert answer["rows"] == ROWS and answer["batches"] > 1
+    got = read_stream(out)
+    for name in COLUMNS:
+        assert_same(flat(got, name), expected(typed, name), name)
+
+
+def test_go_reads_file_columns_and_empty_results(lake, go_client, tmp_path):
+    out = tmp_path / "out.arrow"
+    assert go_client(lake, "query", "SELECT video FROM lab.files ORDER BY id", out)[0] == 0
+    got = read_stream(out)
+    assert got.schema.field("video").metadata == arrow_types.FILE_METADATA
+    assert [row and row["sha256"] for row in got["video"].to_pylist()] == [lake.files.sha256, None]
+    assert go_client(lake, "query", "SELECT * FROM lab.empty", out)[0] == 0
+    assert read_stream(out).schema == pa.schema([("id", pa.int64()), ("note", pa.utf8())])
+
+
+@pytest.mark.parametrize("sql", [
+    "INSERT INTO lab.empty VALUES (1, 'x')", "UPDATE lab.empty SET note = 'x'",
+    "DELETE FROM lab.empty", "CREATE TABLE lab.made (id BIGINT)", "DROP TABLE lab.empty",
+    "COPY lab.empty TO '/tmp/made.csv'", "ATTACH ':memory:' AS made", "SET threads = 1",
+    "PRAGMA database_list"])
+def test_go_is_refused_changes_with_the_stable_text(lake, go_client, tmp_path, sql):
+    for arguments in (("query", sql, tmp_path / "out"), ("prepared", sql, tmp_path / "out"),
+                      ("update", sql)):
+        code, answer = go_client(lake, *arguments)
+        assert (code, answer["code"]) == (1, "InvalidArgument")
+        assert READ_ONLY in answer["message"]
+
+
+@pytest.mark.parametrize("listing", CATALOG_COLUMNS)
+def test_go_lists_the_catalog(lake, go_client, tmp_path, listing):
+    out = tmp_path / "out.arrow"
+    code, answer = go_client(lake, listing, out)
+    assert code == 0, answer
+    got = read_stream(out)
+    assert got.column_names == CATALOG_COLUMNS[listing]
+    if listing == "tables":
+        schemas = {row["table_name"]: row["table_schema"] for row in got.to_pylist()}
+        assert pa.ipc.read_schema(pa.py_buffer(schemas["typed"])).equals(arrow_types.schema())
+    else:
+        assert set(map(tuple, (row.values() for row in got.to_pylist()))) == {
+            "catalogs": {("lake",)}, "types": {("TABLE",)},
+            "schemas": {("lake", "lab"), ("lake", "other")}}[listing]
+
+
+def test_go_learns_what_the_server_is(lake, go_client, tmp_path):
+    out = tmp_path / "out.arrow"
+    code, answer = go_client(lake, "info", out)
+    assert code == 0, answer
+    info = {row["info_name"]: row["value"] for row in read_stream(out).to_pylist()}
+    assert info[0] == "Lake"
+    # What the JDBC driver reads without looking whether it is there.
+    assert set(range(9)) | set(range(500, 577)) <= set(info)
+
+
+def test_go_with_token_password_and_neither(tenants, go_client, tmp_path):
+    out, sql = tmp_path / "out.arrow", "SELECT * FROM acme.t"
+    token = token_of(tenants, "alice")
+    for options in (["-token", token], ["-user", "alice", "-password", token]):
+        code, answer = go_client(tenants, "query", sql, out, options=options)
+        assert (code, answer.get("rows")) == (0, 3), answer
+    for options in ([], ["-token", "wrong"], ["-user", "alice", "-password", "wrong"]):
+        code, answer = go_client(tenants, "query", sql, out, options=options)
+        assert (code, answer["code"]) == (1, "Unauthenticated"), answer
+        assert "with a token that this server knows" in answer["message"]
+    code, answer = go_client(tenants, "query", "SELECT * FROM globex.t", out,
+                             options=["-token", token])
+    assert (code, answer["code"]) == (1, "PermissionDenied"), answer
+
+
+def test_go_with_the_right_and_the_wrong_authority(tls, go_client, tmp_path):
+    out, token = tmp_path / "out.arrow", ["-token", token_of(tls, "alice")]
+    code, answer = go_client(tls, "query", "SELECT * FROM acme.t", out,
+                             options=[*token, "-ca", tls.ca])
+    assert (code, answer.get("rows")) == (0, 3), answer
+    code, answer = go_client(tls, "query", "SELECT * FROM acme.t", out,
+                             options=[*token, "-ca", tls.wrong_ca])
+    assert code == 1 and "certificate" in answer["message"], answer
