@@ -221,8 +221,8 @@ lake_status lake_open(lake_client *client, const struct lake_data_location *loca
 lake_status lake_open_range(lake_client *client, const struct lake_data_location *location,
                             int64_t start, int64_t end, lake_reader **out, struct lake_error *err);
 /*
- * Reads up to `size` bytes; *got 0 with LAKE_OK is the verified end. DATA_LOSS: the object is
- * shorter, longer or other than its location says; do not use what was read before.
+ * Reads up to `size` bytes, at least one; *got 0 with LAKE_OK is the verified end. DATA_LOSS: the
+ * object is shorter, longer or other than its location says; do not use what was read before.
  */
 lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, size_t *got,
                              struct lake_error *err);
@@ -252,7 +252,10 @@ enum lake_value_kind {
 };
 
 /* One value; everything it points to is borrowed during the call. Integers go to any integer, date,
- * time and timestamp column they fit in (in the column's own unit), doubles to any float column. */
+ * time, timestamp and duration column they fit in (in the column's own unit, a time of day within
+ * its day), doubles to any float column in which they stay finite, texts to utf8 columns, bytes to
+ * binary ones, lists to list columns of floats. Columns of other types (decimals, structs,
+ * dictionaries, other lists) take nulls here, and values by lake_append_batches. */
 struct lake_value {
     enum lake_value_kind kind;
     union {
@@ -309,7 +312,12 @@ void lake_insert_result_fini(struct lake_insert_result *result);
  * files are uploaded and all rows become one batch and one version (SDK-3). `result` may be NULL.
  *
  * INVALID_ARGUMENT: the statement, the number of values, or a value that does not fit its column
- * (row and column are named). RESOURCE_EXHAUSTED: above 64 MiB encoded, or 16 MiB of metadata.
+ * (row and column are named). RESOURCE_EXHAUSTED: the rows take more than 64 MiB encoded, or the
+ * texts, bytes, lists, paths and locations given more than 16 MiB, or the locations of the uploaded
+ * files more than 16 MiB.
+ *
+ * On LAKE_OUTCOME_UNKNOWN, after some attempts, `result` has the operation ID and the locations of
+ * what was uploaded, version 0, and is released as on success.
  */
 lake_status lake_insert(lake_client *client, const char *sql, const struct lake_value *values,
                         size_t value_count, struct lake_insert_result *result,
@@ -320,9 +328,11 @@ lake_status lake_insert_many(lake_client *client, const char *sql, const struct 
 
 /*
  * Adds Arrow batches, exactly of the table's schema, as one version: 1..=10,000 rows in all, every
- * batch non-empty, at most 64 MiB (SDK-4). `batches` stay the caller's. `operation_id` (a UUIDv7,
- * or NULL for a fresh one) makes the append idempotent: the same ID with the same rows gives the
- * first version, with others ALREADY_EXISTS.
+ * batch non-empty, at most 64 MiB of what the rows refer to and 64 MiB encoded, at most 16
+ * dictionaries in the schema (SDK-4). `batches` stay the caller's, and may be slices of larger
+ * ones. `operation_id` (a UUIDv7, or NULL for a fresh one) makes the append idempotent: the same ID
+ * with the same rows gives the first version, with others ALREADY_EXISTS. LAKE_OUTCOME_UNKNOWN
+ * fills `result` as lake_insert does.
  */
 lake_status lake_append_batches(lake_client *client, const char *table,
                                 const struct ArrowSchema *schema,

@@ -1,5 +1,5 @@
 /*
- * One append: encoded, sent through DoPut, answered with the version that holds it. The operation
+ * One append: measured, sent through DoPut, answered with the version that holds it. The operation
  * ID makes a retry safe (NAT-6), so a lost answer is asked for again a few times before the caller
  * hears that the outcome is unknown (L21).
  */
@@ -43,59 +43,149 @@ static lake_status encode_descriptor(const struct client_append *append, struct 
     return status;
 }
 
+/* Whether the rows are there cannot be known from an answer like this (L21). */
+static lake_status unreadable(struct lake_error *err)
+{
+    return lake_fail(err, LAKE_OUTCOME_UNKNOWN, "the append's answer is unreadable");
+}
+
+static lake_status take_answer(struct lake_bytes message, bool *answered,
+                               struct lake_insert_result *result, struct lake_error *err)
+{
+    struct lake_bytes metadata;
+    if (flight_put_result_decode(message, &metadata, NULL) != LAKE_OK)
+        return unreadable(err);
+    if (metadata.size == 0)
+        return LAKE_OK;
+    LakePb__AppendResult *answer =
+        lake_pb__append_result__unpack(NULL, metadata.size, metadata.data);
+    if (answer == NULL)
+        return unreadable(err);
+    result->version = answer->version;
+    result->row_count = answer->row_count;
+    result->replayed = answer->replayed != 0;
+    *answered = true;
+    lake_pb__append_result__free_unpacked(answer, NULL);
+    return LAKE_OK;
+}
+
+/* Once the answer is there the append is committed, however the call ends. */
 static lake_status read_answer(struct rpc_client_call *call, struct lake_insert_result *result,
                                struct lake_error *err)
 {
     bool answered = false;
-    for (;;) {
+    bool end = false;
+    lake_status status = LAKE_OK;
+    while (status == LAKE_OK && !end) {
         struct rpc_payload payload = {0};
-        struct lake_bytes metadata;
-        bool end = false;
-        lake_status status = rpc_client_call_receive(call, &payload, &end, err);
-        if (status == LAKE_OK && end && !answered)
-            return lake_fail(err, LAKE_OUTCOME_UNKNOWN,
-                             "the server ended the append without an "
-                             "answer");
-        if (status != LAKE_OK || end)
-            return status;
-        status = flight_put_result_decode(payload.bytes, &metadata, err);
-        if (status == LAKE_OK && metadata.size > 0) {
-            LakePb__AppendResult *answer =
-                lake_pb__append_result__unpack(NULL, metadata.size, metadata.data);
-            if (answer == NULL) {
-                status = lake_fail(err, LAKE_OUTCOME_UNKNOWN, "the append's answer is unreadable");
-            } else {
-                result->version = answer->version;
-                result->row_count = answer->row_count;
-                result->replayed = answer->replayed != 0;
-                answered = true;
-                lake_pb__append_result__free_unpacked(answer, NULL);
-            }
-        }
+        status = rpc_client_call_receive(call, &payload, &end, err);
+        if (status == LAKE_OK && !end)
+            status = take_answer(payload.bytes, &answered, result, err);
         rpc_payload_fini(&payload);
-        if (status != LAKE_OK)
-            return status;
     }
+    if (answered)
+        return LAKE_OK;
+    if (status == LAKE_OK)
+        status =
+            lake_fail(err, LAKE_OUTCOME_UNKNOWN, "the server ended the append without an answer");
+    return status;
+}
+
+/* ---- sending ---- */
+
+/* A caller's memory is free again when the call returns, and the transport may hold what it sends a
+ * little longer: borrowed rows are copied as they go, message by message. */
+static lake_status send_copied(void *context, struct rpc_part *parts, size_t part_count,
+                               struct lake_error *err)
+{
+    const struct flight_sender *sender = context;
+    for (size_t i = 0; i < part_count; i++)
+        parts[i].copy = true;
+    return sender->send(sender->context, parts, part_count, err);
+}
+
+/* What one append may be, counted as it would be sent (SDK-3, SDK-4). */
+struct measure {
+    uint64_t bytes;
+    uint64_t messages;
+};
+
+static lake_status count_message(void *context, struct rpc_part *parts, size_t part_count,
+                                 struct lake_error *err)
+{
+    struct measure *measure = context;
+    measure->messages++;
+    for (size_t i = 0; i < part_count; i++) {
+        measure->bytes += parts[i].size;
+        if (parts[i].release != NULL)
+            parts[i].release(parts[i].context);
+    }
+    if (measure->messages > CLIENT_MAX_MESSAGES)
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                         "the rows take more than %d messages, the limit of one append: give them "
+                         "in fewer batches",
+                         CLIENT_MAX_MESSAGES);
+    if (measure->bytes > CLIENT_MAX_APPEND_BYTES)
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                         "the rows are more than %llu bytes encoded, the limit of one append: "
+                         "append fewer rows at a time",
+                         (unsigned long long)CLIENT_MAX_APPEND_BYTES);
+    return LAKE_OK;
+}
+
+static lake_status write_stream(const struct client_append *append, struct flight_sender sender,
+                                struct lake_bytes descriptor, struct lake_error *err)
+{
+    struct flight_stream_writer *writer = NULL;
+    struct flight_stream_options options;
+    flight_stream_options_init(&options);
+    options.max_message_bytes = UINT64_MAX; /* the whole is limited, and one row may be all of it */
+    lake_status status = flight_stream_writer_new(sender, append->schema, &options, &writer, err);
+    if (status == LAKE_OK)
+        status = flight_stream_writer_begin(writer, descriptor, (struct lake_bytes){0}, err);
+    for (size_t i = 0; i < append->batch_count && status == LAKE_OK; i++)
+        status = flight_stream_writer_write(writer, append->batches[i], err);
+    flight_stream_writer_free(writer);
+    return status;
+}
+
+/* Encodes everything once without sending it, so that what is too large never leaves. */
+static lake_status check_size(const struct client_append *append, struct lake_bytes descriptor,
+                              struct lake_error *err)
+{
+    struct measure measure = {0};
+    return write_stream(append, (struct flight_sender){count_message, &measure}, descriptor, err);
 }
 
 /* An error that the server sent before the stream ended is better than "could not send". */
 static lake_status send_batches(const struct client_append *append, struct rpc_client_call *call,
                                 struct lake_bytes descriptor, struct lake_error *err)
 {
-    struct flight_stream_writer *writer = NULL;
-    struct flight_stream_options options;
-    flight_stream_options_init(&options);
-    options.max_message_bytes = CLIENT_MAX_APPEND_BYTES; /* one row may be all of it */
-    lake_status status = flight_stream_writer_new(flight_sender_of_client(call), append->schema,
-                                                  &options, &writer, err);
-    if (status == LAKE_OK)
-        status = flight_stream_writer_begin(writer, descriptor, (struct lake_bytes){0}, err);
-    for (size_t i = 0; i < append->batch_count && status == LAKE_OK; i++)
-        status = flight_stream_writer_write(writer, append->batches[i], err);
-    flight_stream_writer_free(writer);
+    struct flight_sender sender = flight_sender_of_client(call);
+    struct flight_sender copying = {send_copied, &sender};
+    lake_status status = write_stream(append, append->borrowed ? copying : sender, descriptor, err);
     if (status == LAKE_OK)
         status = rpc_client_call_finish_sending(call, err);
     return status;
+}
+
+/* ---- attempts ---- */
+
+/* What a server says that did nothing; everything else may come from a broken connection or a
+ * server that died at the wrong moment. */
+static bool leaves_no_doubt(lake_status status)
+{
+    switch (status) {
+    case LAKE_UNAVAILABLE:
+    case LAKE_DEADLINE_EXCEEDED:
+    case LAKE_CANCELLED:
+    case LAKE_INTERNAL:
+    case LAKE_UNKNOWN:
+    case LAKE_OUTCOME_UNKNOWN:
+        return false;
+    default:
+        return true;
+    }
 }
 
 static lake_status attempt(lake_client *client, const struct client_append *append,
@@ -109,7 +199,7 @@ static lake_status attempt(lake_client *client, const struct client_append *appe
         status = send_batches(append, call, descriptor, err);
     if (status == LAKE_OK)
         status = read_answer(call, result, err);
-    if ((status == LAKE_UNAVAILABLE || status == LAKE_DEADLINE_EXCEEDED) && call != NULL &&
+    if (!leaves_no_doubt(status) && status != LAKE_OUTCOME_UNKNOWN && call != NULL &&
         rpc_client_call_was_sent(call))
         status = lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
                                 "the append was sent but its answer was lost: retry it with the "
@@ -119,31 +209,85 @@ static lake_status attempt(lake_client *client, const struct client_append *appe
     return status;
 }
 
-lake_status client_append_run(lake_client *client, const struct client_append *append,
-                              struct lake_insert_result *result, struct lake_error *err)
+static bool is_worth_another(lake_status status, bool unknown)
 {
-    struct base_buffer descriptor;
-    base_buffer_init(&descriptor, COMMAND_BYTES);
-    lake_status status = encode_descriptor(append, &descriptor, err);
+    return status == LAKE_OUTCOME_UNKNOWN || status == LAKE_UNAVAILABLE || status == LAKE_ABORTED ||
+           (unknown && (status == LAKE_RESOURCE_EXHAUSTED || status == LAKE_DEADLINE_EXCEEDED));
+}
+
+static lake_status try_a_few_times(lake_client *client, const struct client_append *append,
+                                   struct lake_bytes descriptor, struct lake_insert_result *result,
+                                   struct lake_error *err)
+{
     bool unknown = false;
-    for (int i = 0; i < ATTEMPTS && status == LAKE_OK; i++) {
-        status = attempt(client, append, base_buffer_view(&descriptor), result, err);
-        if (status == LAKE_OK)
-            break;
+    lake_status status = LAKE_OK;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        if (i > 0)
+            base_sleep_ms((int64_t)FIRST_BACKOFF_MS << (i - 1));
+        status = attempt(client, append, descriptor, result, err);
         unknown = unknown || status == LAKE_OUTCOME_UNKNOWN;
-        bool again =
-            status == LAKE_OUTCOME_UNKNOWN || status == LAKE_UNAVAILABLE || status == LAKE_ABORTED;
-        if (!again || i + 1 == ATTEMPTS)
+        if (!is_worth_another(status, unknown))
             break;
-        base_sleep_ms((int64_t)FIRST_BACKOFF_MS << i);
-        status = LAKE_OK;
     }
-    /* Once one attempt may have been carried out, "nobody is there" no longer says it was not. */
-    if (unknown && status == LAKE_UNAVAILABLE)
+    /* Once one attempt may have been carried out, only an answer about its ID says whether it was:
+     * "nobody is there", "busy" or "there is no such table" came too late. */
+    if (unknown && status != LAKE_OK && status != LAKE_ALREADY_EXISTS &&
+        status != LAKE_OUTCOME_UNKNOWN)
         status = lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
-                                "the append was sent but its answer was lost, and the server is "
-                                "gone: retry it with the operation ID %s",
+                                "the append was sent but its answer was lost, and asking again "
+                                "failed: retry it with the operation ID %s",
                                 append->operation_id);
-    base_buffer_fini(&descriptor);
     return status;
+}
+
+static lake_status run(lake_client *client, const struct client_append *append,
+                       struct lake_insert_result *result, struct lake_error *err)
+{
+    struct base_buffer buffer;
+    base_buffer_init(&buffer, COMMAND_BYTES);
+    lake_status status = encode_descriptor(append, &buffer, err);
+    struct lake_bytes descriptor = base_buffer_view(&buffer);
+    if (status == LAKE_OK)
+        status = check_size(append, descriptor, err);
+    if (status == LAKE_OK)
+        status = try_a_few_times(client, append, descriptor, result, err);
+    base_buffer_fini(&buffer);
+    /* The table may not be what the cache says any more: the next call looks it up. */
+    if (status != LAKE_OK && status != LAKE_OUTCOME_UNKNOWN)
+        client_schema_forget(client, append->namespace_name, append->table);
+    return status;
+}
+
+static lake_status use_operation_id(const char *given, char out[LAKE_OPERATION_ID_BYTES],
+                                    struct lake_error *err)
+{
+    struct base_uuid uuid;
+    if (given == NULL) {
+        lake_status status = base_uuid7_new(&uuid, err);
+        if (status != LAKE_OK)
+            return status;
+    } else if (!base_uuid_parse(base_str_of(given), &uuid) || base_uuid_version(&uuid) != 7) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "the operation ID '%s' is not a UUIDv7",
+                         given);
+    }
+    base_uuid_format(&uuid, out);
+    return LAKE_OK;
+}
+
+lake_status client_append_commit(lake_client *client, struct client_append *append,
+                                 const char *operation_id, struct lake_insert_result *result,
+                                 struct lake_error *err)
+{
+    lake_status status = use_operation_id(operation_id, result->operation_id, err);
+    append->operation_id = result->operation_id;
+    return status == LAKE_OK ? run(client, append, result, err) : status;
+}
+
+void client_append_hand_over(struct lake_insert_result *from, lake_status status,
+                             struct lake_insert_result *to)
+{
+    if (to != NULL && (status == LAKE_OK || status == LAKE_OUTCOME_UNKNOWN))
+        *to = *from;
+    else
+        lake_insert_result_fini(from);
 }

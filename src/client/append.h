@@ -9,10 +9,17 @@ struct client_append {
     const struct ArrowSchema *schema;
     struct arrow_batch **batches;
     size_t batch_count;
+    bool borrowed; /* the batches' buffers are the caller's, valid during the call only */
     const char *operation_id;
 };
-/* Fills version, row_count and replayed of `result`. */
-lake_status client_append_run(lake_client *client, const struct client_append *append,
-                              struct lake_insert_result *result, struct lake_error *err);
+/* Commits the rows under `operation_id` (NULL: a fresh one, left in `result` also on failure), and
+ * fills version, row_count and replayed of `result`. */
+lake_status client_append_commit(lake_client *client, struct client_append *append,
+                                 const char *operation_id, struct lake_insert_result *result,
+                                 struct lake_error *err);
+/* Gives a result out or drops it. One whose outcome is unknown goes out as well: who asks again
+ * needs its operation ID and its locations. */
+void client_append_hand_over(struct lake_insert_result *from, lake_status status,
+                             struct lake_insert_result *to);
 
 #endif

@@ -2,10 +2,13 @@
  * What the files of liblake share.
  *
  *   connect.c   the client object, its channel, its stage, its actions
- *   tables.c    create, drop, describe, list; the schema cache (SDK-2)
+ *   tables.c    create, drop, describe, list
+ *   schema_cache.c  schemas of tables, for a while (SDK-2)
  *   statement.c parses `INSERT INTO ns.t (a, b) VALUES (?, ?)`
  *   values.c    checks typed values and turns them into one Arrow batch
- *   insert.c    insert, insert_many, append_batches: upload, encode, commit (SDK-3, SDK-4)
+ *   insert.c    insert, insert_many: check, upload, append (SDK-3)
+ *   batches.c   append_batches: check, append (SDK-4)
+ *   append.c    one append: measured, sent, asked for again (L21)
  *   upload.c    objects into the stage, hashed while they are copied (OBJ-1)
  *   reader.c    objects out of it, verified (OBJ-5, OBJ-6); download
  *   query.c     results as Arrow streams (SDK-6)
@@ -24,7 +27,7 @@
 
 #define CLIENT_MAX_APPEND_ROWS      10000
 #define CLIENT_MAX_APPEND_BYTES     ((uint64_t)64 * 1024 * 1024)
-#define CLIENT_MAX_METADATA_BYTES   ((uint64_t)16 * 1024 * 1024)
+#define CLIENT_MAX_METADATA_BYTES   ((uint64_t)16 * 1024 * 1024) /* given, and returned (SDK-3) */
 #define CLIENT_MAX_MESSAGES         170001
 #define CLIENT_MAX_DICTIONARY_NODES 16
 
@@ -45,16 +48,14 @@ static inline ProtobufCBinaryData client_binary(struct lake_str s)
     return (ProtobufCBinaryData){s.size, (uint8_t *)(uintptr_t)s.data};
 }
 
-/* ---- connect.c
- * --------------------------------------------------------------------------------------- */
+/* ---- connect.c ---- */
 
 lake_status client_action(lake_client *client, const char *type, struct lake_bytes body,
                           struct base_buffer *reply, struct lake_error *err);
 /* The caller's stage as a store. FAILED_PRECONDITION for a query-only client. Borrowed. */
 lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err);
 
-/* ---- tables.c
- * ------------------------------------------------------------------------------------------ */
+/* ---- tables.c ---- */
 
 /* "namespace.table" into its parts, views into `table`. */
 lake_status client_split_name(const char *table, struct lake_str *namespace_name,
@@ -73,9 +74,11 @@ void client_schema_cache_free(struct client_schema_cache *cache);
 lake_status client_table_schema(lake_client *client, struct lake_str namespace_name,
                                 struct lake_str table, struct client_schema **out,
                                 struct lake_error *err);
+/* Drops one table's entry: the next call asks again. */
+void client_schema_forget(lake_client *client, struct lake_str namespace_name,
+                          struct lake_str table);
 
-/* ---- statement.c
- * ---------------------------------------------------------------------------------------- */
+/* ---- statement.c ---- */
 
 struct client_insert {
     struct lake_str namespace_name, table;
@@ -86,8 +89,7 @@ struct client_insert {
 lake_status client_insert_parse(const char *sql, struct client_insert *out, struct lake_error *err);
 void client_insert_fini(struct client_insert *insert);
 
-/* ---- values.c
- * --------------------------------------------------------------------------------------------- */
+/* ---- values.c ---- */
 
 /* Fails when `value` cannot go into a column of this type; touches no file. */
 lake_status client_value_check(const struct ArrowSchema *field, const struct lake_value *value,
@@ -97,14 +99,21 @@ lake_status client_value_append(const struct ArrowSchema *field, struct ArrowArr
                                 const struct lake_value *value,
                                 const struct lake_data_location *location, struct lake_error *err);
 bool client_value_is_file(const struct lake_value *value);
+/* Of a checked value: what it gives beside the bytes of a file. */
+uint64_t client_value_bytes(const struct lake_value *value);
 
-/* ---- upload.c, reader.c
- * --------------------------------------------------------------------------------- */
+/* ---- upload.c, reader.c ---- */
 
 /* Copies what is in `from`; `out` owns its strings. */
 lake_status client_location_copy(struct lake_str uri, struct lake_str media_type,
                                  int64_t size_bytes, struct lake_str sha256_hex,
                                  struct lake_data_location *out, struct lake_error *err);
+lake_status client_media_type_check(const char *media_type, struct lake_error *err);
+/* What the location from an upload will take at most, of this media type (NULL: the default). */
+uint64_t client_location_bytes(const lake_client *client, const char *media_type);
+/* That the location has the shape of one. */
+lake_status client_location_check(const struct lake_data_location *location,
+                                  struct lake_error *err);
 /* The object's key in the stage. PERMISSION_DENIED when it lies elsewhere (OBJ-2). */
 lake_status client_location_key(lake_client *client, const struct lake_data_location *location,
                                 struct lake_str *key, struct lake_error *err);

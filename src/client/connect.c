@@ -147,12 +147,24 @@ lake_status client_stage(lake_client *client, struct storage_store **out, struct
     if (!base_str_has_prefix(base_str_of(client->stage_uri), FILE_SCHEME))
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "this library stores objects on local disks only");
-    lake_status status = LAKE_OK;
+    struct storage_store *opened = NULL;
     pthread_mutex_lock(&client->stage_lock);
-    if (client->stage == NULL)
-        status = storage_local_open(client->stage_uri + sizeof(FILE_SCHEME) - 1, true,
-                                    &client->stage, err);
-    *out = client->stage;
+    struct storage_store *stage = client->stage;
     pthread_mutex_unlock(&client->stage_lock);
-    return status;
+    if (stage == NULL) {
+        lake_status status =
+            storage_local_open(client->stage_uri + sizeof(FILE_SCHEME) - 1, true, &opened, err);
+        if (status != LAKE_OK)
+            return status;
+        pthread_mutex_lock(&client->stage_lock);
+        if (client->stage == NULL) {
+            client->stage = opened;
+            opened = NULL;
+        }
+        stage = client->stage;
+        pthread_mutex_unlock(&client->stage_lock);
+        storage_store_unref(opened); /* another thread was faster */
+    }
+    *out = stage;
+    return LAKE_OK;
 }

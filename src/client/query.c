@@ -75,6 +75,20 @@ static lake_status get_info(struct result_stream *stream, const char *sql, struc
 
 /* ---- DoGet ---- */
 
+/* The batches are read by the schema of the plan, so every endpoint's must be that. */
+static lake_status check_schema(struct result_stream *stream, struct lake_error *err)
+{
+    const struct ArrowSchema *schema;
+    char path[256] = "";
+    lake_status status = flight_stream_reader_schema(stream->reader, &schema, err);
+    if (status == LAKE_OK && !arrow_schema_equal(&stream->schema, schema, path, sizeof(path)))
+        status = lake_fail(err, LAKE_INTERNAL,
+                           "the server sends rows of another schema than it announced: they differ "
+                           "at '%s'",
+                           path);
+    return status;
+}
+
 static lake_status open_endpoint(struct result_stream *stream, struct lake_error *err)
 {
     const struct flight_endpoint *endpoint = &stream->info.endpoints[stream->next_endpoint];
@@ -92,6 +106,8 @@ static lake_status open_endpoint(struct result_stream *stream, struct lake_error
     if (status == LAKE_OK)
         status = flight_stream_reader_new(flight_receiver_of_client(stream->call), NULL,
                                           &stream->reader, err);
+    if (status == LAKE_OK)
+        status = check_schema(stream, err);
     base_buffer_fini(&ticket);
     if (status != LAKE_OK)
         close_endpoint(stream);
@@ -196,10 +212,6 @@ lake_status lake_query(lake_client *client, const char *sql, struct ArrowArraySt
         status = get_info(stream, sql, err);
     if (status == LAKE_OK && stream->info.endpoint_count > 0) /* errors of the start show here */
         status = open_endpoint(stream, err);
-    if (status == LAKE_OK && stream->reader != NULL) {
-        const struct ArrowSchema *schema;
-        status = flight_stream_reader_schema(stream->reader, &schema, err);
-    }
     if (status != LAKE_OK) {
         result_stream_free(stream);
         return status;
@@ -229,7 +241,9 @@ lake_status lake_data_location_get(const struct ArrowSchema *schema, const struc
                          (long long)schema->n_children, column);
     if (!arrow_file_schema_is(schema->children[column]))
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "the column %s is not a FILE",
-                         schema->children[column]->name);
+                         base_str_of(schema->children[column]->name).size == 0
+                             ? "without a name"
+                             : schema->children[column]->name);
     if (row < 0 || row >= batch->length)
         return lake_fail(err, LAKE_OUT_OF_RANGE, "the batch has %lld rows, none is number %lld",
                          (long long)batch->length, (long long)row);

@@ -26,14 +26,23 @@ struct lake_reader {
     lake_status failed; /* a reader that failed once stays failed */
 };
 
+lake_status client_location_check(const struct lake_data_location *location, struct lake_error *err)
+{
+    struct lake_str sha256 = {location->sha256_hex,
+                              strnlen(location->sha256_hex, sizeof(location->sha256_hex))};
+    if (location->uri != NULL && location->size_bytes >= 0 && base_sha256_hex_valid(sha256))
+        return LAKE_OK;
+    return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                     "the location is malformed: it needs a URI, a size and 64 lower-case "
+                     "hexadecimal digits of SHA-256");
+}
+
 lake_status client_location_key(lake_client *client, const struct lake_data_location *location,
                                 struct lake_str *key, struct lake_error *err)
 {
-    if (location->uri == NULL || location->size_bytes < 0 ||
-        !base_sha256_hex_valid(base_str_of(location->sha256_hex)))
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "the location is malformed: it needs a URI, a size and 64 lower-case "
-                         "hexadecimal digits of SHA-256");
+    lake_status status = client_location_check(location, err);
+    if (status != LAKE_OK)
+        return status;
     size_t root_bytes = client->stage_uri == NULL ? 0 : strlen(client->stage_uri);
     if (root_bytes == 0 || strncmp(location->uri, client->stage_uri, root_bytes) != 0 ||
         location->uri[root_bytes] != '/')
@@ -154,6 +163,8 @@ lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, siz
     lake_error_clear(err);
     if (reader->failed != LAKE_OK)
         return lake_fail(err, reader->failed, "the reader has failed before");
+    if (size == 0) /* 0 bytes would say that the end is verified */
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "a read needs room for at least one byte");
     if (reader->block_used == reader->block_size) {
         bool at_end = reader->position == reader->end;
         lake_status status = LAKE_OK;

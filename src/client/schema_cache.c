@@ -1,6 +1,7 @@
 /*
  * The schema cache (SDK-2): a table's registered schema for a while, one lookup per table in
- * flight, only successes kept. A full cache drops the entry that expires first.
+ * flight, whose answer everyone who waits for it shares; only successes are kept. A full cache
+ * drops the entry that expires first. Names are matched without regard to case, as tables are.
  */
 #include "client_internal.h"
 
@@ -10,18 +11,28 @@
 #define DEFAULT_TTL_MS 60000
 #define BUCKETS        4096
 
+enum state {
+    ASKING,
+    KNOWN,
+    FAILED
+};
+
+/* Has one reference from its bucket while it is attached, and one from each thread that waits. */
 struct entry {
     struct entry *next;
-    char *name;                   /* "namespace.table" */
-    struct client_schema *schema; /* NULL while the lookup is in flight */
+    char *name; /* "namespace.table" in lower case */
+    uint32_t references;
+    bool attached;
+    enum state state;
+    struct client_schema *schema; /* KNOWN */
     int64_t expires_us;
-    bool stale; /* invalidated while in flight: give the answer, do not keep it */
+    struct lake_error error; /* FAILED */
 };
 
 struct client_schema_cache {
     uint32_t max_tables;
     int64_t ttl_us;
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock; /* guards everything below, and every entry */
     pthread_cond_t answered;
     struct entry *buckets[BUCKETS];
     uint32_t count;
@@ -53,27 +64,13 @@ lake_status client_schema_cache_new(const struct lake_connect_options *options,
     return LAKE_OK;
 }
 
-static void entry_free(struct entry *entry)
+static void entry_unref(struct entry *entry)
 {
+    if (--entry->references > 0)
+        return;
     client_schema_unref(entry->schema);
     base_free(entry->name);
     base_free(entry);
-}
-
-void client_schema_cache_free(struct client_schema_cache *cache)
-{
-    if (cache == NULL)
-        return;
-    for (size_t i = 0; i < BUCKETS; i++) {
-        while (cache->buckets[i] != NULL) {
-            struct entry *entry = cache->buckets[i];
-            cache->buckets[i] = entry->next;
-            entry_free(entry);
-        }
-    }
-    pthread_cond_destroy(&cache->answered);
-    pthread_mutex_destroy(&cache->lock);
-    base_free(cache);
 }
 
 static struct entry **entry_link(struct client_schema_cache *cache, const char *name)
@@ -87,31 +84,53 @@ static struct entry **entry_link(struct client_schema_cache *cache, const char *
     return link;
 }
 
-static void remove_at(struct client_schema_cache *cache, struct entry **link)
+/* A lookup in flight goes on for those who wait for it; the next caller starts another. */
+static void detach(struct client_schema_cache *cache, struct entry **link)
 {
     struct entry *entry = *link;
     *link = entry->next;
+    entry->attached = false;
     cache->count--;
-    entry_free(entry);
+    entry_unref(entry);
 }
 
-/* Makes room by dropping the finished entry that expires first. */
+void client_schema_cache_free(struct client_schema_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    for (size_t i = 0; i < BUCKETS; i++) {
+        while (cache->buckets[i] != NULL)
+            detach(cache, &cache->buckets[i]);
+    }
+    pthread_cond_destroy(&cache->answered);
+    pthread_mutex_destroy(&cache->lock);
+    base_free(cache);
+}
+
+/* Makes room by dropping the known entry that expires first. */
 static void make_room(struct client_schema_cache *cache)
 {
     struct entry **oldest = NULL;
     for (size_t i = 0; i < BUCKETS; i++) {
         for (struct entry **link = &cache->buckets[i]; *link != NULL; link = &(*link)->next) {
-            if ((*link)->schema != NULL &&
+            if ((*link)->state == KNOWN &&
                 (oldest == NULL || (*link)->expires_us < (*oldest)->expires_us))
                 oldest = link;
         }
     }
     if (oldest != NULL)
-        remove_at(cache, oldest);
+        detach(cache, oldest);
 }
 
-/* ---- asking the server
- * --------------------------------------------------------------------------------- */
+static char *folded_name(struct lake_str namespace_name, struct lake_str table)
+{
+    char *name = base_format("%.*s.%.*s", LAKE_STR_FMT(namespace_name), LAKE_STR_FMT(table));
+    for (char *p = name; p != NULL && *p != '\0'; p++)
+        *p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
+    return name;
+}
+
+/* ---- asking the server ---- */
 
 static lake_status ask(lake_client *client, struct lake_str namespace_name, struct lake_str table,
                        struct client_schema **out, struct lake_error *err)
@@ -158,100 +177,124 @@ out:
     return LAKE_OK;
 }
 
-/* ---- looking up
- * ------------------------------------------------------------------------------------------- */
+/* ---- looking up ---- */
 
-/* A fresh schema with a reference, or NULL and *mine: the caller asks and must publish. */
-static struct client_schema *find_or_claim(struct client_schema_cache *cache, const char *name,
-                                           bool *mine)
+/* The answer of an entry that is no longer asking. */
+static lake_status answer_of(const struct entry *entry, struct client_schema **out,
+                             struct lake_error *err)
 {
-    struct client_schema *found = NULL;
-    *mine = false;
-    pthread_mutex_lock(&cache->lock);
-    for (;;) {
-        struct entry **link = entry_link(cache, name);
-        if (*link != NULL && (*link)->schema == NULL) {
-            pthread_cond_wait(&cache->answered, &cache->lock);
-            continue;
-        }
-        if (*link != NULL && base_clock_monotonic_us() < (*link)->expires_us) {
-            found = (*link)->schema;
-            atomic_fetch_add(&found->references, 1);
-            break;
-        }
-        if (*link != NULL)
-            remove_at(cache, link);
-        if (cache->count >= cache->max_tables)
-            make_room(cache);
-        struct entry *entry = base_calloc_array(1, sizeof(*entry));
-        if (entry != NULL && (entry->name = base_strdup(name)) != NULL) {
-            link = entry_link(cache, name);
-            *link = entry;
-            cache->count++;
-            *mine = true;
-        } else {
-            base_free(entry); /* out of memory: ask without the cache */
-        }
-        break;
+    if (entry->state == FAILED) {
+        if (err != NULL)
+            *err = entry->error;
+        return entry->error.code;
     }
-    pthread_mutex_unlock(&cache->lock);
-    return found;
+    atomic_fetch_add(&entry->schema->references, 1);
+    *out = entry->schema;
+    return LAKE_OK;
 }
 
-/* `schema` NULL: the lookup failed, the next caller asks again. */
-static void publish(struct client_schema_cache *cache, const char *name,
-                    struct client_schema *schema)
+/* The present entry, with a reference for the caller; *mine: it is new and the caller must ask.
+ * Takes `name` over. NULL: out of memory. */
+static struct entry *find_or_claim(struct client_schema_cache *cache, char *name, bool *mine)
 {
-    pthread_mutex_lock(&cache->lock);
     struct entry **link = entry_link(cache, name);
-    if (schema == NULL || (*link)->stale) {
-        remove_at(cache, link);
+    *mine = false;
+    if (*link != NULL && (*link)->state == KNOWN &&
+        base_clock_monotonic_us() >= (*link)->expires_us)
+        detach(cache, link);
+    struct entry *entry = *entry_link(cache, name);
+    if (entry != NULL) {
+        entry->references++;
+        base_free(name);
+        return entry;
+    }
+    if (cache->count >= cache->max_tables)
+        make_room(cache);
+    entry = base_calloc_array(1, sizeof(*entry));
+    if (entry == NULL) {
+        base_free(name);
+        return NULL;
+    }
+    *entry = (struct entry){.name = name, .references = 2, .attached = true, .state = ASKING};
+    *entry_link(cache, name) = entry;
+    cache->count++;
+    *mine = true;
+    return entry;
+}
+
+/* Fills the entry and wakes who waits. A failure is not kept, nor what was invalidated meanwhile.
+ */
+static void publish(struct client_schema_cache *cache, struct entry *entry, lake_status status,
+                    struct client_schema *schema, const struct lake_error *error)
+{
+    if (status == LAKE_OK) {
+        entry->state = KNOWN;
+        entry->schema = schema;
+        entry->expires_us = base_clock_monotonic_us() + cache->ttl_us;
     } else {
-        (*link)->schema = schema;
-        (*link)->expires_us = base_clock_monotonic_us() + cache->ttl_us;
-        atomic_fetch_add(&schema->references, 1);
+        entry->state = FAILED;
+        entry->error = *error;
+        entry->error.code = status;
+        if (entry->attached)
+            detach(cache, entry_link(cache, entry->name));
     }
     pthread_cond_broadcast(&cache->answered);
-    pthread_mutex_unlock(&cache->lock);
 }
 
 lake_status client_table_schema(lake_client *client, struct lake_str namespace_name,
                                 struct lake_str table, struct client_schema **out,
                                 struct lake_error *err)
 {
-    char *name = base_format("%.*s.%.*s", LAKE_STR_FMT(namespace_name), LAKE_STR_FMT(table));
+    struct client_schema_cache *cache = client->schemas;
+    char *name = folded_name(namespace_name, table);
     if (name == NULL)
         return base_fail_no_memory(err, table.size);
     bool mine = false;
-    lake_status status = LAKE_OK;
-    struct client_schema *schema = find_or_claim(client->schemas, name, &mine);
-    if (schema == NULL) {
-        status = ask(client, namespace_name, table, &schema, err);
-        if (mine)
-            publish(client->schemas, name, status == LAKE_OK ? schema : NULL);
+    pthread_mutex_lock(&cache->lock);
+    struct entry *entry = find_or_claim(cache, name, &mine);
+    if (entry == NULL) {
+        pthread_mutex_unlock(&cache->lock);
+        return base_fail_no_memory(err, sizeof(*entry));
     }
-    base_free(name);
-    if (status == LAKE_OK)
-        *out = schema;
+    if (mine) {
+        struct client_schema *schema = NULL;
+        struct lake_error error = {0};
+        pthread_mutex_unlock(&cache->lock);
+        lake_status asked = ask(client, namespace_name, table, &schema, &error);
+        pthread_mutex_lock(&cache->lock);
+        publish(cache, entry, asked, schema, &error);
+    }
+    while (entry->state == ASKING)
+        pthread_cond_wait(&cache->answered, &cache->lock);
+    lake_status status = answer_of(entry, out, err);
+    entry_unref(entry);
+    pthread_mutex_unlock(&cache->lock);
     return status;
 }
 
-static void forget(struct client_schema_cache *cache, struct entry **link)
+/* ---- forgetting ---- */
+
+void client_schema_forget(lake_client *client, struct lake_str namespace_name,
+                          struct lake_str table)
 {
-    if ((*link)->schema == NULL)
-        (*link)->stale = true;
-    else
-        remove_at(cache, link);
+    char *name = folded_name(namespace_name, table);
+    if (name == NULL) {
+        lake_schema_cache_clear(client); /* no memory for one name: all of them, to be safe */
+        return;
+    }
+    pthread_mutex_lock(&client->schemas->lock);
+    struct entry **link = entry_link(client->schemas, name);
+    if (*link != NULL)
+        detach(client->schemas, link);
+    pthread_mutex_unlock(&client->schemas->lock);
+    base_free(name);
 }
 
 void lake_schema_cache_invalidate(lake_client *client, const char *table)
 {
-    struct client_schema_cache *cache = client->schemas;
-    pthread_mutex_lock(&cache->lock);
-    struct entry **link = entry_link(cache, table);
-    if (*link != NULL)
-        forget(cache, link);
-    pthread_mutex_unlock(&cache->lock);
+    struct lake_str namespace_name, name;
+    if (client_split_name(table, &namespace_name, &name, NULL) == LAKE_OK)
+        client_schema_forget(client, namespace_name, name);
 }
 
 void lake_schema_cache_clear(lake_client *client)
@@ -259,12 +302,8 @@ void lake_schema_cache_clear(lake_client *client)
     struct client_schema_cache *cache = client->schemas;
     pthread_mutex_lock(&cache->lock);
     for (size_t i = 0; i < BUCKETS; i++) {
-        for (struct entry **link = &cache->buckets[i]; *link != NULL;) {
-            struct entry *entry = *link;
-            forget(cache, link);
-            if (*link == entry)
-                link = &entry->next;
-        }
+        while (cache->buckets[i] != NULL)
+            detach(cache, &cache->buckets[i]);
     }
     pthread_mutex_unlock(&cache->lock);
 }

@@ -15,6 +15,7 @@
 #define BLOCK_BYTES        ((size_t)1024 * 1024)
 #define MAX_MEDIA_TYPE     255
 #define DEFAULT_MEDIA_TYPE "application/octet-stream"
+#define KEY_BYTES          39 /* "xx/" and a UUID */
 
 void lake_data_location_fini(struct lake_data_location *location)
 {
@@ -40,7 +41,7 @@ lake_status client_location_copy(struct lake_str uri, struct lake_str media_type
     return LAKE_OK;
 }
 
-static lake_status check_media_type(const char *media_type, struct lake_error *err)
+lake_status client_media_type_check(const char *media_type, struct lake_error *err)
 {
     if (media_type == NULL)
         return LAKE_OK;
@@ -51,6 +52,13 @@ static lake_status check_media_type(const char *media_type, struct lake_error *e
                          "'%s' is not a media type: write type/subtype, such as video/mp4",
                          media_type);
     return LAKE_OK;
+}
+
+uint64_t client_location_bytes(const lake_client *client, const char *media_type)
+{
+    return base_str_of(client->stage_uri).size + 1 + KEY_BYTES +
+           strlen(media_type == NULL ? DEFAULT_MEDIA_TYPE : media_type) + sizeof(int64_t) +
+           2 * (uint64_t)BASE_SHA256_BYTES;
 }
 
 /* ---- the copy ---- */
@@ -90,7 +98,7 @@ static lake_status copy_source(struct copy *copy, struct lake_source source, lak
     }
 }
 
-static lake_status new_key(char out[64], struct lake_error *err)
+static lake_status new_key(char out[KEY_BYTES + 1], struct lake_error *err)
 {
     struct base_uuid uuid;
     lake_status status = base_uuid7_new(&uuid, err);
@@ -99,7 +107,7 @@ static lake_status new_key(char out[64], struct lake_error *err)
     char text[BASE_UUID_TEXT_BYTES];
     base_uuid_format(&uuid, text);
     /* The last two digits are random, the first ones time. */
-    snprintf(out, 64, "%.2s/%s", text + BASE_UUID_TEXT_BYTES - 3, text);
+    snprintf(out, KEY_BYTES + 1, "%.2s/%s", text + BASE_UUID_TEXT_BYTES - 3, text);
     return LAKE_OK;
 }
 
@@ -142,8 +150,8 @@ static lake_status upload(lake_client *client, struct lake_source source, int64_
 {
     struct storage_store *stage = NULL;
     struct copy copy = {0};
-    char key[64];
-    lake_status status = check_media_type(media_type, err);
+    char key[KEY_BYTES + 1];
+    lake_status status = client_media_type_check(media_type, err);
     if (status == LAKE_OK)
         status = client_stage(client, &stage, err);
     if (status == LAKE_OK)
@@ -226,7 +234,10 @@ lake_status lake_upload_path(lake_client *client, const char *path, const char *
 {
     struct file_source file = {.path = path};
     lake_error_clear(err);
-    file.descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (path == NULL)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no path");
+    /* Without O_NONBLOCK the opening of a pipe waits for its writer. */
+    file.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file.descriptor < 0)
         return base_fail_errno(err, errno, "cannot open %s", path);
     lake_status status = LAKE_OK;

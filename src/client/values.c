@@ -68,6 +68,16 @@ static bool integer_range(enum ArrowType type, int64_t *min, int64_t *max)
     }
 }
 
+/* A time of day is within one day, in the column's own unit. */
+static void within_a_day(const struct ArrowSchemaView *view, int64_t *min, int64_t *max)
+{
+    static const int64_t units_a_second[] = {1, 1000, 1000000, 1000000000};
+    if (view->type != NANOARROW_TYPE_TIME32 && view->type != NANOARROW_TYPE_TIME64)
+        return;
+    *min = 0;
+    *max = 86400 * units_a_second[view->time_unit] - 1;
+}
+
 static bool is_float(enum ArrowType type)
 {
     return type == NANOARROW_TYPE_HALF_FLOAT || type == NANOARROW_TYPE_FLOAT ||
@@ -92,10 +102,30 @@ static lake_status check_integer(const struct ArrowSchema *field,
     int64_t min, max;
     if (!integer_range(view->type, &min, &max))
         return does_not_fit(field, value, err);
+    within_a_day(view, &min, &max);
     if (value->as.int64 < min || value->as.int64 > max)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "%lld is outside [%lld, %lld]",
                          (long long)value->as.int64, (long long)min, (long long)max);
     return LAKE_OK;
+}
+
+#define HALF_OVERFLOW 65520.0 /* halfway between the largest half float and the next power */
+
+/* A number may lose digits in a narrower column, but not become infinite there. */
+static lake_status check_number(enum ArrowType type, double number, struct lake_error *err)
+{
+    bool fits =
+        !isfinite(number) || type == NANOARROW_TYPE_DOUBLE ||
+        (type == NANOARROW_TYPE_FLOAT ? isfinite((float)number) : fabs(number) < HALF_OVERFLOW);
+    if (fits)
+        return LAKE_OK;
+    return lake_fail(err, LAKE_INVALID_ARGUMENT, "%g is too large for a column of %s", number,
+                     ArrowTypeString(type));
+}
+
+static lake_status no_data(size_t size, struct lake_error *err)
+{
+    return lake_fail(err, LAKE_INVALID_ARGUMENT, "the value says %zu but points to nothing", size);
 }
 
 static lake_status check_list(const struct ArrowSchema *field, const struct ArrowSchemaView *view,
@@ -112,7 +142,12 @@ static lake_status check_list(const struct ArrowSchema *field, const struct Arro
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "the list has %zu numbers, the column's lists have %d",
                          value->as.floats.count, view->fixed_size);
-    return LAKE_OK;
+    if (value->as.floats.count > 0 && value->as.floats.data == NULL)
+        return no_data(value->as.floats.count, err);
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < value->as.floats.count && status == LAKE_OK; i++)
+        status = check_number(item.type, value->as.floats.data[i], err);
+    return status;
 }
 
 static lake_status check_bytes(const struct ArrowSchema *field, const struct ArrowSchemaView *view,
@@ -125,7 +160,9 @@ static lake_status check_bytes(const struct ArrowSchema *field, const struct Arr
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "the value has %zu bytes, the column's values have %d",
                          value->as.bytes.size, view->fixed_size);
-    return LAKE_OK;
+    return value->as.bytes.size > 0 && value->as.bytes.data == NULL
+               ? no_data(value->as.bytes.size, err)
+               : LAKE_OK;
 }
 
 static lake_status check_text(const struct ArrowSchema *field, const struct ArrowSchemaView *view,
@@ -133,9 +170,32 @@ static lake_status check_text(const struct ArrowSchema *field, const struct Arro
 {
     if (!is_text(view->type))
         return does_not_fit(field, value, err);
+    if (value->as.text.size > 0 && value->as.text.data == NULL)
+        return no_data(value->as.text.size, err);
     if (!base_utf8_valid((struct lake_str){value->as.text.data, value->as.text.size}))
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "the text is not valid UTF-8");
     return LAKE_OK;
+}
+
+static lake_status check_file(const struct ArrowSchema *field, const struct lake_value *value,
+                              struct lake_error *err)
+{
+    if (!arrow_file_schema_is(field))
+        return does_not_fit(field, value, err);
+    switch (value->kind) {
+    case LAKE_VALUE_FILE_PATH:
+        if (value->as.file_path.path == NULL)
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "the file has no path");
+        return client_media_type_check(value->as.file_path.media_type, err);
+    case LAKE_VALUE_FILE_SOURCE:
+        if (value->as.file_source.source.read == NULL)
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "the source has no read function");
+        return client_media_type_check(value->as.file_source.media_type, err);
+    default:
+        if (value->as.location == NULL)
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no location");
+        return client_location_check(value->as.location, err);
+    }
 }
 
 lake_status client_value_check(const struct ArrowSchema *field, const struct lake_value *value,
@@ -154,7 +214,8 @@ lake_status client_value_check(const struct ArrowSchema *field, const struct lak
     case LAKE_VALUE_INT64:
         return check_integer(field, &view, value, err);
     case LAKE_VALUE_DOUBLE:
-        return is_float(view.type) ? LAKE_OK : does_not_fit(field, value, err);
+        return is_float(view.type) ? check_number(view.type, value->as.float64, err)
+                                   : does_not_fit(field, value, err);
     case LAKE_VALUE_TEXT:
         return check_text(field, &view, value, err);
     case LAKE_VALUE_BYTES:
@@ -164,9 +225,34 @@ lake_status client_value_check(const struct ArrowSchema *field, const struct lak
     case LAKE_VALUE_FILE_PATH:
     case LAKE_VALUE_FILE_SOURCE:
     case LAKE_VALUE_LOCATION:
-        return arrow_file_schema_is(field) ? LAKE_OK : does_not_fit(field, value, err);
+        return check_file(field, value, err);
     }
     return lake_fail(err, LAKE_INVALID_ARGUMENT, "%d is no kind of value", (int)value->kind);
+}
+
+/* What a value adds to what the caller gives beside the bytes of its files (SDK-3). */
+uint64_t client_value_bytes(const struct lake_value *value)
+{
+    switch (value->kind) {
+    case LAKE_VALUE_TEXT:
+        return value->as.text.size;
+    case LAKE_VALUE_BYTES:
+        return value->as.bytes.size;
+    case LAKE_VALUE_FLOAT_LIST:
+        return (uint64_t)value->as.floats.count * sizeof(double);
+    case LAKE_VALUE_FILE_PATH:
+        return strlen(value->as.file_path.path) + base_str_of(value->as.file_path.media_type).size;
+    case LAKE_VALUE_FILE_SOURCE:
+        return base_str_of(value->as.file_source.media_type).size;
+    case LAKE_VALUE_LOCATION:
+        return strlen(value->as.location->uri) + base_str_of(value->as.location->media_type).size;
+    case LAKE_VALUE_NULL:
+    case LAKE_VALUE_BOOL:
+    case LAKE_VALUE_INT64:
+    case LAKE_VALUE_DOUBLE:
+        return 0;
+    }
+    return 0;
 }
 
 /* ---- building ---- */

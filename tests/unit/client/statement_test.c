@@ -93,7 +93,8 @@ static void integers_fit_exactly_their_range(void **state)
         {"int8", INT8_MIN, INT8_MAX},     {"uint8", 0, UINT8_MAX},
         {"int16", INT16_MIN, INT16_MAX},  {"uint16", 0, UINT16_MAX},
         {"int32", INT32_MIN, INT32_MAX},  {"uint32", 0, UINT32_MAX},
-        {"date32", INT32_MIN, INT32_MAX}, {"time32[ms]", INT32_MIN, INT32_MAX},
+        {"date32", INT32_MIN, INT32_MAX}, {"time32[ms]", 0, 86399999},
+        {"time32[s]", 0, 86399},
     };
     for (size_t i = 0; i < BASE_ARRAY_LEN(ranges); i++) {
         assert_int_equal(check(ranges[i].type, whole(ranges[i].min)), LAKE_OK);
