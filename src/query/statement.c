@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PREPARED_LIFE_MS (24LL * 3600 * 1000)
+#define SLOW_MS          5
 #define MESSAGE_BYTES    ((size_t)8 * 1024 * 1024)
 
 lake_status query_audience(struct query_server *server, char out[128], struct lake_error *err)
@@ -262,6 +263,12 @@ static lake_status stream_batches(struct rpc_call *call, struct sql_query *query
     return status;
 }
 
+/* A statement that takes a while to its first rows: the client gets the schema now. */
+static void send_schema(void *call)
+{
+    (void)rpc_call_flush(call, NULL); /* a client that is gone shows at the next send */
+}
+
 static lake_status run_watched(struct query_server *server, struct rpc_call *call,
                                struct sql_query *query, struct lake_error *err)
 {
@@ -270,6 +277,7 @@ static lake_status run_watched(struct query_server *server, struct rpc_call *cal
     query_watchdog_add(server->watchdog, &watch, (int64_t)server->options.execution_timeout_ms,
                        end_overdue, &overdue);
     rpc_call_on_cancel(call, interrupt, query);
+    sql_query_on_slow(query, SLOW_MS, send_schema, call);
     lake_status status = stream_batches(call, query, err);
     rpc_call_on_cancel(call, NULL, NULL);
     bool expired = query_watchdog_remove(server->watchdog, &watch);

@@ -89,6 +89,9 @@ struct sql_bridge_batch_limits {
 lake_status sql_bridge_next(struct sql_bridge_query *query,
                             const struct sql_bridge_batch_limits *limits, struct ArrowArray *out,
                             bool *end, struct lake_error *err);
+/* As sql_query_on_slow. */
+void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
+                        void (*on_slow)(void *context), void *context);
 void sql_bridge_interrupt(struct sql_bridge_query *query);
 void sql_bridge_query_free(struct sql_bridge_query *query);
 

@@ -7,9 +7,12 @@
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/prepared_statement.hpp"
 #include "duckdb/main/stream_query_result.hpp"
+
 #include "duckdb/parser/expression/constant_expression.hpp"
 #include "duckdb/parser/parsed_data/create_schema_info.hpp"
 #include "duckdb/parser/query_node.hpp"
+#include <chrono>
+#include <thread>
 
 using namespace sql_bridge;
 using namespace duckdb;
@@ -31,6 +34,9 @@ struct sql_bridge_query {
     unordered_map<idx_t, const shared_ptr<ArrowTypeExtensionData>> extensions;
     ClientProperties properties;
     atomic<bool> cancelled{false};
+    int64_t slow_ms = 0;
+    void (*on_slow)(void *context) = nullptr; /* nobody wants to know */
+    void *slow_context = nullptr;
 };
 
 namespace
@@ -174,6 +180,22 @@ lake_status ResultStatus(sql_bridge_query &query, const ErrorData &error, struct
     return Fail(err, error);
 }
 
+/* Runs the statement's tasks here until it has rows or the time is up. */
+void RunBriefly(sql_bridge_query &query, PendingQueryResult &pending)
+{
+    auto until_us = base_clock_monotonic_us() + query.slow_ms * 1000;
+    while (base_clock_monotonic_us() < until_us) {
+        auto state = pending.ExecuteTask();
+        if (PendingQueryResult::IsResultReady(state)) {
+            return;
+        }
+        if (state != PendingExecutionResult::RESULT_NOT_READY) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50)); /* others have the tasks */
+        }
+    }
+    query.on_slow(query.slow_context);
+}
+
 lake_status Start(sql_bridge_query &query, struct lake_error *err)
 {
     vector<Value> none;
@@ -184,6 +206,9 @@ lake_status Start(sql_bridge_query &query, struct lake_error *err)
     /* Starting forgets an interrupt that came before it. */
     if (query.cancelled) {
         return lake_fail(err, LAKE_CANCELLED, "the statement was cancelled");
+    }
+    if (query.on_slow != nullptr) {
+        RunBriefly(query, *pending);
     }
     query.result = pending->Execute();
     if (query.result->HasError()) {
@@ -378,6 +403,14 @@ lake_status sql_bridge_next(struct sql_bridge_query *query,
                             bool *end, struct lake_error *err)
 {
     return Guarded(err, [&] { return Next(*query, *limits, out, end, err); });
+}
+
+void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
+                        void (*on_slow)(void *context), void *context)
+{
+    query->slow_ms = slow_ms;
+    query->on_slow = on_slow;
+    query->slow_context = context;
 }
 
 void sql_bridge_interrupt(struct sql_bridge_query *query)

@@ -159,6 +159,12 @@ lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool
     return sql_bridge_next(query->bridge, &query->limits, out, end, err);
 }
 
+void sql_query_on_slow(struct sql_query *query, int64_t slow_ms, void (*on_slow)(void *context),
+                       void *context)
+{
+    sql_bridge_on_slow(query->bridge, slow_ms, on_slow, context);
+}
+
 void sql_query_interrupt(struct sql_query *query)
 {
     sql_bridge_interrupt(query->bridge);

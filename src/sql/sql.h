@@ -99,6 +99,10 @@ const struct ArrowSchema *sql_query_schema(const struct sql_query *query);
  * RESOURCE_EXHAUSTED out of memory. */
 lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool *end,
                            struct lake_error *err);
+/* Before the first sql_query_next: should that not have a batch within `slow_ms`, it calls
+ * `on_slow` once, on its own thread, and goes on: time to tell a client that its statement runs. */
+void sql_query_on_slow(struct sql_query *query, int64_t slow_ms, void (*on_slow)(void *context),
+                       void *context);
 void sql_query_interrupt(struct sql_query *query); /* thread-safe, any number of times */
 void sql_query_free(struct sql_query *query);      /* NULL is allowed */
 
