@@ -6,7 +6,11 @@ import pathlib
 import select
 import signal
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from pylance_check import check_tables
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LAKE_BUILD_DIR") or SOURCE / "build" / "release")
@@ -94,11 +98,29 @@ class LakeServer:
             self.log.close()
         return code
 
+    def check_with_pylance(self):
+        """pylance reads every table that is here, and Lake still reads it afterwards."""
+        for namespace, table, version, rows, names in check_tables(self.data_dir):
+            described = self.run("table", "describe", f"{namespace}.{table}", "--json", check=False)
+            if described.returncode != 0:
+                continue  # dropped meanwhile, or hidden from this caller
+            info = json.loads(described.stdout)
+            if info["version"] != version:
+                continue  # somebody else wrote since
+            assert [column["name"] for column in info["columns"]] == names, (table, names)
+            quoted = f'"{namespace}"."{table}"'
+            counted = self.run("sql", f"SELECT count(*) AS n FROM {quoted}", "--json")
+            assert json.loads(counted.stdout) == [{"n": rows}], (table, rows, counted.stdout)
+
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
-        code = self.stop()
+        try:
+            if kind is None and self.process.poll() is None:
+                self.check_with_pylance()
+        finally:
+            code = self.stop()
         if code != 0 and kind is None:
             raise AssertionError(f"lake up ended with {code}:\n" + self.log_text())
         os.unlink(self.log.name)
