@@ -38,6 +38,24 @@ lake_status arrow_file_value_get(const struct ArrowSchema *field, const struct A
  */
 lake_status arrow_file_value_append(struct ArrowArray *column, const struct arrow_file_value *value,
                                     struct lake_error *err);
+/* FILE columns may stand at the top, in structs and in lists; INVALID_ARGUMENT elsewhere, and for a
+ * field that carries the name without the shape. */
+lake_status arrow_file_schema_check(const struct ArrowSchema *schema, struct lake_error *err);
+/* True for a FILE and for what has one below it. */
+bool arrow_file_schema_contains(const struct ArrowSchema *field);
+struct arrow_file_rule {
+    struct lake_str stage; /* what URIs start with: "file:///data/objects/tenants/t1/" */
+    const char *tenant_id; /* for messages */
+    int64_t first_row;     /* the batch's first row in the whole, for messages */
+    /* Told of each URI, a view into the batch; may be NULL. */
+    lake_status (*found)(void *context, struct lake_str uri, struct lake_error *err);
+    void *context;
+};
+/* Every FILE value of a validated batch is well-formed and lies in the stage (OBJ-2):
+ * INVALID_ARGUMENT names column and row. */
+lake_status arrow_file_values_check(const struct ArrowSchema *schema,
+                                    const struct ArrowArray *batch,
+                                    const struct arrow_file_rule *rule, struct lake_error *err);
 
 /* ---- schemas and arrays ---- */
 

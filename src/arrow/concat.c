@@ -74,7 +74,8 @@ static uint64_t data_bytes(const struct arrow_type_layout *layout, const struct 
 }
 
 lake_status arrow_concat(const struct ArrowSchema *field, const struct ArrowArray *a,
-                         const struct ArrowArray *b, struct ArrowArray *out, struct lake_error *err)
+                         const struct ArrowArray *b, uint64_t *left_bytes, struct ArrowArray *out,
+                         struct lake_error *err)
 {
     struct arrow_type_layout layout;
     lake_status status = arrow_layout_of(field, &layout, err);
@@ -95,6 +96,11 @@ lake_status arrow_concat(const struct ArrowSchema *field, const struct ArrowArra
                          "a dictionary has grown by deltas beyond %llu bytes",
                          (unsigned long long)MAX_CONCAT_BYTES);
     }
+    if (bytes > *left_bytes) {
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                         "a stream's dictionaries grow by too many deltas: send them whole");
+    }
+    *left_bytes -= bytes;
     struct ArrowArray joined;
     struct ArrowError detail = {{0}};
     int code = ArrowArrayInitFromSchema(&joined, field, &detail);

@@ -9,7 +9,12 @@ struct arrow_ipc_decoder {
     struct arrow_batch **values; /* of each dictionary; NULL: none came yet */
     uint8_t *header;             /* an aligned copy of the header in hand */
     size_t header_capacity;
+    uint64_t join_bytes; /* what joining dictionaries and their deltas may still copy */
 };
+
+/* Every delta copies what the dictionary has grown to: without a bound many small ones after a
+ * large dictionary would keep a server busy for hours. */
+#define JOINS_OF_LARGEST_BODY 16
 
 struct arrow_ipc_limits arrow_ipc_limits_default(void)
 {
@@ -28,6 +33,10 @@ lake_status arrow_ipc_decoder_new(const struct arrow_ipc_limits *limits,
         return base_fail_no_memory(err, sizeof(*decoder));
     }
     decoder->limits = limits == NULL ? arrow_ipc_limits_default() : *limits;
+    if (!base_u64_mul(decoder->limits.max_body_bytes, JOINS_OF_LARGEST_BODY,
+                      &decoder->join_bytes)) {
+        decoder->join_bytes = UINT64_MAX;
+    }
     *out = decoder;
     return LAKE_OK;
 }
@@ -136,9 +145,10 @@ static lake_status set_dictionary(struct arrow_ipc_decoder *decoder, size_t inde
     struct arrow_batch *next = values;
     if (delta && decoder->values[index] != NULL) {
         struct ArrowArray joined;
-        lake_status status = arrow_concat(decoder->dictionaries.fields[index]->dictionary,
-                                          arrow_batch_array(decoder->values[index]),
-                                          arrow_batch_array(values), &joined, err);
+        lake_status status =
+            arrow_concat(decoder->dictionaries.fields[index]->dictionary,
+                         arrow_batch_array(decoder->values[index]), arrow_batch_array(values),
+                         &decoder->join_bytes, &joined, err);
         if (status != LAKE_OK) {
             return status;
         }

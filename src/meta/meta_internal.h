@@ -259,8 +259,6 @@ void meta_delta_discard(struct meta_delta_writer *writer);
 
 /* ---- stage.c (OBJ-2) ---- */
 
-/* FILE columns may stand at the top, in structs and in lists; INVALID_ARGUMENT elsewhere. */
-lake_status meta_file_schema_check(const struct ArrowSchema *schema, struct lake_error *err);
 /* Every FILE value of a validated batch is well-formed and lies under the tenant's stage:
  * INVALID_ARGUMENT names column and row. Their URIs are added to `uris` (views into `batch`).
  * `first_row` is the batch's first row in the append, for the message. */

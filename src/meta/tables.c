@@ -185,7 +185,7 @@ static lake_status check_schema(struct lake_bytes schema_ipc, const char *storag
         return status;
     status = check_columns(schema, err);
     if (status == LAKE_OK)
-        status = meta_file_schema_check(schema, err);
+        status = arrow_file_schema_check(schema, err);
     if (status == LAKE_OK)
         status = lance_schema_check(schema, storage_version, err);
     if (status == LAKE_OK)

@@ -7,15 +7,17 @@
  *   directory.c  the catalog in memory (CAT)
  *   listing.c    catalog, schema and table listings from it
  *   sql_info.c   what the server says of itself
- *   append.c     DoPut, passed on to Metasrv
+ *   append.c     DoPut, checked and passed on to Metasrv
+ *   stage.c      where the caller's objects are
  *   metasrv.c    the one channel to Metasrv
- *   ticket.c, admission.c, watchdog.c   sealing, places, execution time
+ *   ticket.c, admission.c, watchdog.c, running.c   sealing, places, execution time, cancelling
  */
 #ifndef QUERY_INTERNAL_H
 #define QUERY_INTERNAL_H
 
 #include "admission.h"
 #include "query.h"
+#include "running.h"
 #include "ticket.h"
 #include "watchdog.h"
 
@@ -34,6 +36,7 @@
 struct query_metasrv;
 struct query_directory;
 struct query_tables;
+struct query_stage;
 
 struct query_server {
     struct query_options options;
@@ -41,8 +44,10 @@ struct query_server {
     struct query_metasrv *metasrv;
     struct query_directory *directory;
     struct query_tables *tables;
+    struct query_stage *stage;
     struct query_admission *admission;
     struct query_watchdog *watchdog;
+    struct query_running *running;
     struct query_ticket_keys *ticket_keys;
     struct sql_engine *engine;
 };
@@ -88,6 +93,19 @@ const struct query_registration *query_snapshot_find(const struct query_snapshot
                                                      struct lake_str namespace_name,
                                                      struct lake_str table);
 
+/* ---- stage.c (OBJ-2) ---- */
+
+/* Asks nothing yet. Both are borrowed. */
+lake_status query_stage_new(struct query_metasrv *metasrv, struct query_directory *directory,
+                            struct query_stage **out, struct lake_error *err);
+void query_stage_free(struct query_stage *stage);
+/* The caller's child of the stage, such as "file:///data/objects/tenants/t1"; base_free. */
+lake_status query_stage_uri(struct query_stage *stage, const struct rpc_principal *principal,
+                            char **out, struct lake_error *err);
+/* Appends the descriptor of that child, the reply of lake.stage. */
+lake_status query_stage_describe(struct query_stage *stage, const struct rpc_principal *principal,
+                                 struct base_buffer *out, struct lake_error *err);
+
 /* ---- tables.c ---- */
 
 struct query_resolved {       /* what a statement runs on */
@@ -116,6 +134,11 @@ lake_status query_statement_info(struct query_server *server, const struct rpc_p
                                  bool schema_only, struct base_buffer *out, struct lake_error *err);
 lake_status query_statement_run(struct query_server *server, struct rpc_call *call,
                                 struct lake_bytes sealed_ticket, struct lake_error *err);
+/* Ends what runs here of the caller's tickets in `info`; `count`: how many runs that were. */
+lake_status query_statement_cancel(struct query_server *server,
+                                   const struct rpc_principal *principal,
+                                   const struct flight_info *info, struct base_arena *arena,
+                                   size_t *count, struct lake_error *err);
 lake_status query_prepared_create(struct query_server *server,
                                   const struct rpc_principal *principal, struct lake_str sql,
                                   struct base_buffer *out, struct lake_error *err);

@@ -8,7 +8,9 @@ void query_server_free(struct query_server *server)
         return;
     rpc_server_free(server->rpc);
     query_watchdog_free(server->watchdog);
+    query_running_free(server->running);
     query_admission_free(server->admission);
+    query_stage_free(server->stage);
     query_directory_free(server->directory);
     query_metasrv_free(server->metasrv);
     query_tables_free(server->tables);
@@ -120,9 +122,13 @@ lake_status query_server_open(const struct query_options *options, struct query_
     if (status == LAKE_OK)
         status = query_watchdog_new(&server->watchdog, err);
     if (status == LAKE_OK)
+        status = query_running_new(&server->running, err);
+    if (status == LAKE_OK)
         status = query_metasrv_open(options, &server->metasrv, err);
     if (status == LAKE_OK)
         status = query_directory_open(server->metasrv, &server->directory, err);
+    if (status == LAKE_OK)
+        status = query_stage_new(server->metasrv, server->directory, &server->stage, err);
     if (status != LAKE_OK) {
         query_server_free(server);
         return status;

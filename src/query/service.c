@@ -200,15 +200,20 @@ static lake_status close_session(struct request *request, struct lake_bytes body
     return flight_close_session_result_encode(FLIGHT_CLOSE_SESSION_CLOSED, out, err);
 }
 
+/* A statement runs inside its DoGet, on whichever server that went to: what runs here ends. */
 static lake_status cancel_flight_info(struct request *request, struct lake_bytes body,
                                       struct base_buffer *out, struct lake_error *err)
 {
     struct flight_info info;
+    size_t count = 0;
     lake_status status = flight_cancel_request_decode(body, request->arena, &info, err);
+    if (status == LAKE_OK)
+        status = query_statement_cancel(request->server, request->principal, &info, request->arena,
+                                        &count, err);
     if (status != LAKE_OK)
         return status;
-    /* A statement runs inside its DoGet and ends with it: the client cancels that call. */
-    return flight_cancel_result_encode(FLIGHT_CANCEL_NOT_CANCELLABLE, out, err);
+    return flight_cancel_result_encode(
+        count > 0 ? FLIGHT_CANCEL_CANCELLED : FLIGHT_CANCEL_NOT_CANCELLABLE, out, err);
 }
 
 static lake_status forward(struct request *request, const char *type, struct lake_bytes body,
@@ -258,49 +263,12 @@ static lake_status table_schema(struct request *request, struct lake_bytes body,
     return forward(request, "lake.table_schema", body, out, err);
 }
 
-static bool tenant_is_path_safe(const char *tenant)
-{
-    return tenant[0] != '\0' && strcmp(tenant, ".") != 0 && strcmp(tenant, "..") != 0 &&
-           strpbrk(tenant, "/\\%?#") == NULL;
-}
-
 /* The root is Metasrv's; the caller learns only its tenant's child of it (OBJ-2). */
 static lake_status stage(struct request *request, struct lake_bytes body, struct base_buffer *out,
                          struct lake_error *err)
 {
-    struct base_buffer reply;
-    LakePb__StageDescriptor *root = NULL;
-    char *child = NULL;
-    base_buffer_init(&reply, 65536);
-    lake_status status =
-        query_metasrv_action(request->server->metasrv, NULL, "lake.stage", body, &reply, err);
-    if (status != LAKE_OK)
-        goto out;
-    root = lake_pb__stage_descriptor__unpack(NULL, reply.size, reply.data);
-    if (root == NULL || !tenant_is_path_safe(request->principal->tenant_id)) {
-        status = lake_fail(err, LAKE_INTERNAL,
-                           root == NULL ? "Metasrv's stage descriptor cannot be read"
-                                        : "this tenant's name cannot be a directory");
-        goto out;
-    }
-    child = base_format("%.*s/tenants/%s", (int)root->root_uri.len,
-                        (const char *)root->root_uri.data, request->principal->tenant_id);
-    if (child == NULL) {
-        status = base_fail_no_memory(err, root->root_uri.len);
-        goto out;
-    }
-    LakePb__StageDescriptor answer = *root;
-    answer.has_root_uri = 1;
-    answer.root_uri = (ProtobufCBinaryData){strlen(child), (uint8_t *)child};
-    status = base_buffer_reserve(out, lake_pb__stage_descriptor__get_packed_size(&answer), err);
-    if (status == LAKE_OK)
-        out->size += lake_pb__stage_descriptor__pack(&answer, out->data + out->size);
-out:
-    if (root != NULL)
-        lake_pb__stage_descriptor__free_unpacked(root, NULL);
-    base_free(child);
-    base_buffer_fini(&reply);
-    return status;
+    (void)body;
+    return query_stage_describe(request->server->stage, request->principal, out, err);
 }
 
 static const struct action actions[] = {
