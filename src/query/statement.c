@@ -269,17 +269,32 @@ static void send_schema(void *call)
     (void)rpc_call_flush(call, NULL); /* a client that is gone shows at the next send */
 }
 
-static lake_status run_watched(struct query_server *server, struct rpc_call *call,
-                               struct sql_query *query, struct lake_error *err)
+/* CancelFlightInfo: the engine stops, and a send that a slow reader holds fails. */
+static void cancel_run(void *context)
 {
+    struct overdue *running = context;
+    sql_query_interrupt(running->query);
+    rpc_call_abort(running->call, LAKE_CANCELLED);
+}
+
+static lake_status run_watched(struct query_server *server, struct rpc_call *call,
+                               struct lake_bytes sealed_ticket, struct sql_query *query,
+                               struct lake_error *err)
+{
+    struct query_run run;
     struct query_watch watch;
     struct overdue overdue = {query, call};
+    lake_status status =
+        query_running_add(server->running, &run, sealed_ticket, cancel_run, &overdue, err);
+    if (status != LAKE_OK)
+        return status;
     query_watchdog_add(server->watchdog, &watch, (int64_t)server->options.execution_timeout_ms,
                        end_overdue, &overdue);
     rpc_call_on_cancel(call, interrupt, query);
     sql_query_on_slow(query, SLOW_MS, send_schema, call);
-    lake_status status = stream_batches(call, query, err);
+    status = stream_batches(call, query, err);
     rpc_call_on_cancel(call, NULL, NULL);
+    query_running_remove(server->running, &run);
     bool expired = query_watchdog_remove(server->watchdog, &watch);
     if (status != LAKE_OK && expired)
         return lake_fail(err, LAKE_DEADLINE_EXCEEDED,
@@ -289,7 +304,8 @@ static lake_status run_watched(struct query_server *server, struct rpc_call *cal
 }
 
 static lake_status run_ticket(struct query_server *server, struct rpc_call *call,
-                              const struct query_ticket *ticket, struct lake_error *err)
+                              struct lake_bytes sealed_ticket, const struct query_ticket *ticket,
+                              struct lake_error *err)
 {
     struct plan plan = {0};
     base_buffer_init(&plan.schema, MESSAGE_BYTES);
@@ -304,7 +320,7 @@ static lake_status run_ticket(struct query_server *server, struct rpc_call *call
                            "this server plans the statement with another result schema than the "
                            "one that made the ticket: run the statement again");
     if (status == LAKE_OK)
-        status = run_watched(server, call, plan.query, err);
+        status = run_watched(server, call, sealed_ticket, plan.query, err);
     plan_fini(&plan);
     return status;
 }
@@ -324,8 +340,49 @@ lake_status query_statement_run(struct query_server *server, struct rpc_call *ca
     if (status == LAKE_OK)
         status = query_admission_acquire(server->admission, principal->tenant_id, &permit, err);
     if (status == LAKE_OK)
-        status = run_ticket(server, call, &ticket, err);
+        status = run_ticket(server, call, sealed_ticket, &ticket, err);
     query_permit_release(permit);
     query_ticket_fini(&ticket);
+    return status;
+}
+
+/* ---- CancelFlightInfo ---------------------------------------------------------------------------
+ */
+
+/* What a FlightInfo's endpoint hands out, sealed; empty when it is not a statement's. */
+static lake_status sealed_of(struct lake_bytes ticket, struct base_arena *arena,
+                             struct lake_bytes *out, struct lake_error *err)
+{
+    struct flight_sql_command command;
+    lake_status status = flight_sql_command_decode(ticket, arena, &command, err);
+    if (status == LAKE_OK && command.kind == FLIGHT_SQL_TICKET_STATEMENT_QUERY)
+        *out = command.as.prepared.handle;
+    return status;
+}
+
+lake_status query_statement_cancel(struct query_server *server,
+                                   const struct rpc_principal *principal,
+                                   const struct flight_info *info, struct base_arena *arena,
+                                   size_t *count, struct lake_error *err)
+{
+    char audience[128];
+    size_t total = 0;
+    lake_status status = query_audience(server, audience, err);
+    for (size_t i = 0; i < info->endpoint_count && status == LAKE_OK; i++) {
+        struct lake_bytes sealed = {0};
+        struct query_ticket ticket = {0};
+        size_t ended = 0;
+        status = sealed_of(info->endpoints[i].ticket, arena, &sealed, err);
+        if (status == LAKE_OK && sealed.size > 0)
+            status =
+                query_ticket_open(server->ticket_keys, sealed, QUERY_TICKET_STATEMENT, principal,
+                                  base_str_of(audience), base_clock_unix_ms(), &ticket, err);
+        if (status == LAKE_OK && sealed.size > 0)
+            status = query_running_cancel(server->running, sealed, &ended, err);
+        query_ticket_fini(&ticket);
+        total += ended;
+    }
+    if (status == LAKE_OK)
+        *count = total;
     return status;
 }

@@ -4,6 +4,8 @@ hand, and the Go Flight SQL client, which is what most tools have inside."""
 import base64
 import json
 import subprocess
+import sys
+import threading
 import time
 
 import pyarrow as pa
@@ -357,22 +359,115 @@ def test_long_headers_get_a_clear_answer(tenants):
             run(client, "SELECT 1 AS one", flight.FlightCallOptions(headers=headers))
 
 
-def test_a_deadline_ends_the_statement(fresh):
-    server = fresh({"LAKE_QUERY_MAX_CONCURRENT_PER_TENANT": 1})
+LONG = """SELECT sum(sqrt(a.i * b.i)) FROM range(10_000_000) AS a(i), range(10_000_000) AS b(i)"""
+ENDLESS = "SELECT i, repeat('x', 200) AS x FROM range(5_000_000_000) AS t(i)"
+ONE_PLACE = {"LAKE_QUERY_MAX_CONCURRENT_PER_TENANT": 1}
+
+
+def within(seconds, condition, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def is_free(server):
+    """Of a server with ONE_PLACE: whether nothing runs there."""
     with client_of(server) as client:
-        ticket = client.get_flight_info(statement(
-            "SELECT sum(sqrt(a.i * b.i)) FROM range(10_000_000) AS a(i), range(10_000_000) AS b(i)"
-        )).endpoints[0].ticket
+        try:
+            return run(client, "SELECT 1 AS one").num_rows == 1
+        except (flight.FlightError, pa.ArrowException) as error:
+            assert "LAKE_QUERY_MAX_CONCURRENT_PER_TENANT" in str(error), error
+            return False
+
+
+def test_a_deadline_ends_the_statement(fresh):
+    server = fresh(ONE_PLACE)
+    with client_of(server) as client:
+        ticket = client.get_flight_info(statement(LONG)).endpoints[0].ticket
         with pytest.raises(flight.FlightTimedOutError):
             client.do_get(ticket, flight.FlightCallOptions(timeout=0.5)).read_all()
-        end = time.monotonic() + 5
-        while True:
+        within(5, lambda: is_free(server), "the place is free")
+
+
+CANCELLED, NOT_CANCELLABLE = 1, 3
+
+
+def cancel(client, info, options=None):
+    request = flight.Action("CancelFlightInfo", field(1, info.serialize()))
+    results = list(client.do_action(request, options))
+    return parse(results[0].body.to_pybytes())[1][0]
+
+
+@pytest.mark.parametrize("sql", [LONG, ENDLESS])
+def test_cancel_flight_info_ends_the_statement(fresh, sql):
+    """F10: for one that computes, and for one that waits for a reader which has stopped."""
+    server = fresh(ONE_PLACE)
+    with client_of(server) as client, client_of(server) as other:
+        info = client.get_flight_info(statement(sql))
+        assert cancel(other, info) == NOT_CANCELLABLE
+        failure = []
+
+        def read():
             try:
-                assert run(client, "SELECT 1 AS one").num_rows == 1
-                break
-            except flight.FlightError:
-                assert time.monotonic() < end, "the statement still holds its place"
-                time.sleep(0.02)
+                reader = client.do_get(info.endpoints[0].ticket)
+                if sql == ENDLESS:
+                    reader.read_chunk()
+                    stopped.wait(30)
+                while True:
+                    reader.read_chunk()
+            except (flight.FlightError, pa.ArrowException) as error:
+                failure.append(error)
+
+        stopped = threading.Event()
+        thread = threading.Thread(target=read)
+        thread.start()
+        within(10, lambda: not is_free(server), "the statement runs")
+        within(5, lambda: cancel(other, info) == CANCELLED, "it is cancelled")
+        within(5, lambda: is_free(server), "the place is free")
+        stopped.set()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+        assert isinstance(failure[0], flight.FlightCancelledError), failure
+
+
+def test_only_its_owner_cancels_a_statement(tenants):
+    with client_of(tenants) as client:
+        info = client.get_flight_info(statement(ENDLESS), as_user(tenants, "alice"))
+        reader = client.do_get(info.endpoints[0].ticket, as_user(tenants, "alice"))
+        reader.read_chunk()
+        with pytest.raises((flight.FlightError, pa.ArrowException)):
+            cancel(client, info, as_user(tenants, "bob"))
+        assert reader.read_chunk().data.num_rows > 0
+        assert cancel(client, info, as_user(tenants, "alice")) == CANCELLED
+
+
+READER = """
+import sys
+import pyarrow.flight as flight
+client = flight.FlightClient("grpc://" + sys.argv[1])
+descriptor = flight.FlightDescriptor.for_command(bytes.fromhex(sys.argv[2]))
+reader = client.do_get(client.get_flight_info(descriptor).endpoints[0].ticket)
+print("reading", flush=True)
+reader.read_chunk()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("sql", [LONG, ENDLESS])
+def test_a_client_that_is_killed_frees_the_engine(fresh, sql):
+    """F10, SQL-9: nobody says goodbye, the connection is gone."""
+    server = fresh(ONE_PLACE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", READER, server.address, statement(sql).command.hex()],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"reading\n"
+        within(10, lambda: not is_free(server), "the statement runs")
+    finally:
+        process.kill()
+        process.communicate()
+    within(5, lambda: is_free(server), "the place is free")
 
 
 def test_the_servers_time_limit_ends_the_statement(fresh):
@@ -380,8 +475,7 @@ def test_the_servers_time_limit_ends_the_statement(fresh):
     server = fresh({"LAKE_QUERY_EXECUTION_TIMEOUT_MS": 300})
     with client_of(server) as client:
         with pytest.raises(flight.FlightTimedOutError, match="LAKE_QUERY_EXECUTION_TIMEOUT_MS"):
-            run(client, "SELECT sum(sqrt(a.i * b.i)) FROM range(10_000_000) AS a(i), "
-                        "range(10_000_000) AS b(i)")
+            run(client, LONG)
         assert run(client, "SELECT 1 AS one").num_rows == 1
 
 
