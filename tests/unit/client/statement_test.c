@@ -119,7 +119,7 @@ static void other_values_fit_their_types(void **state)
     struct lake_value broken = {.kind = LAKE_VALUE_TEXT, .as.text = {"\xc3", 1}};
     struct lake_value bytes = {.kind = LAKE_VALUE_BYTES, .as.bytes = {(const uint8_t *)"abcd", 4}};
     struct lake_value list = {.kind = LAKE_VALUE_FLOAT_LIST, .as.floats = {numbers, 3}};
-    struct lake_value file = {.kind = LAKE_VALUE_FILE_PATH, .as.file_path = {"x", NULL}};
+    struct lake_value file = {.kind = LAKE_VALUE_FILE_PATH, .as.file_path = {.path = "x"}};
     struct lake_value number = {.kind = LAKE_VALUE_DOUBLE, .as.float64 = 0.5};
     assert_int_equal(check("int64", null_value), LAKE_OK);
     assert_int_equal(check("int64!", null_value), LAKE_INVALID_ARGUMENT);
