@@ -5,9 +5,9 @@
 #include <string.h>
 #include <strings.h>
 
-#define CHUNK_ROWS  10000                        /* what one append takes (SDK-4) */
-#define CHUNK_BYTES ((uint64_t)48 * 1024 * 1024) /* below its 64 MiB, whatever the encoding adds \
-                                                  */
+/* What one append takes (SDK-4), below its 64 MiB, whatever the encoding adds. */
+#define CHUNK_ROWS  10000
+#define CHUNK_BYTES ((uint64_t)48 * 1024 * 1024)
 
 enum file_kind {
     KIND_UNKNOWN,
