@@ -178,12 +178,14 @@ static lake_status check_schema(lake_client *client, const struct client_append 
         status =
             client_table_schema(client, append->namespace_name, append->table, &registered, err);
         if (status == LAKE_OK)
-            equal = arrow_schema_equal(&registered->arrow, append->schema, path, sizeof(path));
+            equal = client_columns_equal(&registered->arrow, append->schema, path, sizeof(path));
         client_schema_unref(registered);
     }
     if (status == LAKE_OK && !equal)
         status = lake_fail(err, LAKE_INVALID_ARGUMENT,
-                           "the batches' schema is not the table's: they differ at '%s'", path);
+                           "the batches' schema is not the table's: they differ at '%s' (names, "
+                           "types, nullability and field metadata must be equal)",
+                           path);
     return status;
 }
 

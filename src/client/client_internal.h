@@ -61,6 +61,11 @@ lake_status client_stage(lake_client *client, struct storage_store **out, struct
 lake_status client_split_name(const char *table, struct lake_str *namespace_name,
                               struct lake_str *name, struct lake_error *err);
 
+/* Whether two struct schemas have the same columns, else where not. What a schema says of itself as
+ * a whole (name, nullability, metadata) is its maker's and says nothing of the rows. */
+bool client_columns_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,
+                          size_t path_bytes);
+
 /* An immutable table schema, shared by the cache and its users. */
 struct client_schema {
     atomic_uint references;

@@ -81,7 +81,7 @@ static lake_status check_schema(struct result_stream *stream, struct lake_error 
     const struct ArrowSchema *schema;
     char path[256] = "";
     lake_status status = flight_stream_reader_schema(stream->reader, &schema, err);
-    if (status == LAKE_OK && !arrow_schema_equal(&stream->schema, schema, path, sizeof(path)))
+    if (status == LAKE_OK && !client_columns_equal(&stream->schema, schema, path, sizeof(path)))
         status = lake_fail(err, LAKE_INTERNAL,
                            "the server sends rows of another schema than it announced: they differ "
                            "at '%s'",

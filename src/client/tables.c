@@ -20,6 +20,17 @@ lake_status client_split_name(const char *table, struct lake_str *namespace_name
 
 /* ---- schemas ---- */
 
+bool client_columns_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,
+                          size_t path_bytes)
+{
+    snprintf(path, path_bytes, "the number of columns");
+    bool equal = strcmp(a->format, "+s") == 0 && strcmp(b->format, "+s") == 0 &&
+                 a->n_children == b->n_children;
+    for (int64_t i = 0; i < a->n_children && equal; i++)
+        equal = arrow_schema_equal(a->children[i], b->children[i], path, path_bytes);
+    return equal;
+}
+
 lake_status lake_file_schema_init(struct ArrowSchema *out, const char *name, bool nullable,
                                   struct lake_error *err)
 {
