@@ -4,6 +4,7 @@
  *   service.c    the Flight methods: decodes, dispatches, answers
  *   statement.c  GetFlightInfo, GetSchema, DoGet and prepared handles of SELECTs
  *   tables.c     from a statement's references to exactly pinned, opened datasets
+ *   plans.c      plans kept for the next time
  *   directory.c  the catalog in memory (CAT)
  *   listing.c    catalog, schema and table listings from it
  *   sql_info.c   what the server says of itself
@@ -16,6 +17,7 @@
 #define QUERY_INTERNAL_H
 
 #include "admission.h"
+#include "plans.h"
 #include "query.h"
 #include "running.h"
 #include "ticket.h"
@@ -44,6 +46,7 @@ struct query_server {
     struct query_metasrv *metasrv;
     struct query_directory *directory;
     struct query_tables *tables;
+    struct query_plans *plans;
     struct query_stage *stage;
     struct query_admission *admission;
     struct query_watchdog *watchdog;
@@ -108,12 +111,6 @@ lake_status query_stage_describe(struct query_stage *stage, const struct rpc_pri
 
 /* ---- tables.c ---- */
 
-struct query_resolved {       /* what a statement runs on */
-    struct sql_table *tables; /* each with a dataset reference */
-    struct query_pin *pins;   /* the same, for the ticket */
-    size_t count;
-    struct base_arena *memory;
-};
 lake_status query_tables_new(struct query_tables **out, struct lake_error *err);
 void query_tables_free(struct query_tables *tables);
 /* Authorises every reference (SQL-7) and pins its newest version, or the one that it names. */
@@ -124,7 +121,6 @@ lake_status query_tables_resolve(struct query_server *server, const struct rpc_p
 lake_status query_tables_reopen(struct query_server *server, const struct query_pin *pins,
                                 size_t pin_count, struct query_resolved *out,
                                 struct lake_error *err);
-void query_resolved_fini(struct query_resolved *resolved);
 
 /* ---- the handlers' parts ---- */
 

@@ -13,6 +13,7 @@ void query_server_free(struct query_server *server)
     query_stage_free(server->stage);
     query_directory_free(server->directory);
     query_metasrv_free(server->metasrv);
+    query_plans_free(server->plans);
     query_tables_free(server->tables);
     sql_engine_free(server->engine);
     query_ticket_keys_free(server->ticket_keys);
@@ -117,6 +118,8 @@ lake_status query_server_open(const struct query_options *options, struct query_
         status = open_engine(server, err);
     if (status == LAKE_OK)
         status = query_tables_new(&server->tables, err);
+    if (status == LAKE_OK)
+        status = query_plans_new(&server->plans, err);
     if (status == LAKE_OK)
         status = query_admission_new(&limits, &server->admission, err);
     if (status == LAKE_OK)

@@ -27,20 +27,6 @@ lake_status query_audience(struct query_server *server, char out[128], struct la
 
 /* ---- planning ---- */
 
-struct plan {
-    struct query_resolved resolved;
-    struct sql_query *query;
-    struct base_buffer schema; /* of the result, encapsulated */
-    uint8_t schema_sha256[BASE_SHA256_BYTES];
-};
-
-static void plan_fini(struct plan *plan)
-{
-    sql_query_free(plan->query);
-    query_resolved_fini(&plan->resolved);
-    base_buffer_fini(&plan->schema);
-}
-
 static lake_status check_sql(const struct query_server *server, struct lake_str sql,
                              struct lake_error *err)
 {
@@ -51,36 +37,41 @@ static lake_status check_sql(const struct query_server *server, struct lake_str 
                      sql.size, (unsigned long long)server->options.max_sql_bytes);
 }
 
-/* Binds on what is resolved, and derives the result's schema and its digest. */
-static lake_status plan_bind(struct query_server *server, struct lake_str sql, struct plan *plan,
-                             struct lake_error *err)
-{
-    lake_status status = sql_query_prepare(server->engine, sql, plan->resolved.tables,
-                                           plan->resolved.count, NULL, &plan->query, err);
-    if (status == LAKE_OK)
-        status = arrow_ipc_schema_to_bytes(sql_query_schema(plan->query), &plan->schema, err);
-    if (status == LAKE_OK)
-        status = base_sha256_once(base_buffer_view(&plan->schema), plan->schema_sha256, err);
-    return status;
-}
-
-static lake_status plan_new(struct query_server *server, const struct rpc_principal *principal,
-                            struct lake_str sql, struct plan *plan, struct lake_error *err)
+/* Authorised and resolved anew; only the planning may be spared. Give it back to server->plans. */
+static lake_status plan_statement(struct query_server *server,
+                                  const struct rpc_principal *principal, struct lake_str sql,
+                                  struct query_plan **out, struct lake_error *err)
 {
     struct sql_references references = {0};
-    *plan = (struct plan){0};
-    base_buffer_init(&plan->schema, MESSAGE_BYTES);
+    struct query_resolved resolved = {0};
     lake_status status = check_sql(server, sql, err);
     if (status == LAKE_OK)
         status = sql_references_parse(server->engine, sql, &references, err);
     if (status == LAKE_OK)
-        status = query_tables_resolve(server, principal, &references, &plan->resolved, err);
-    if (status == LAKE_OK)
-        status = plan_bind(server, sql, plan, err);
+        status = query_tables_resolve(server, principal, &references, &resolved, err);
     sql_references_fini(&references);
     if (status != LAKE_OK)
-        plan_fini(plan);
-    return status;
+        return status;
+    *out = query_plans_take(server->plans, sql, resolved.pins, resolved.count);
+    if (*out == NULL)
+        return query_plan_new(server->engine, sql, &resolved, out, err);
+    query_resolved_fini(&resolved);
+    return LAKE_OK;
+}
+
+/* The plan of a ticket, which says exactly what it is on. */
+static lake_status plan_ticket(struct query_server *server, const struct query_ticket *ticket,
+                               struct query_plan **out, struct lake_error *err)
+{
+    struct query_resolved resolved = {0};
+    *out = query_plans_take(server->plans, ticket->sql, ticket->pins, ticket->pin_count);
+    if (*out != NULL)
+        return LAKE_OK;
+    lake_status status =
+        query_tables_reopen(server, ticket->pins, ticket->pin_count, &resolved, err);
+    if (status != LAKE_OK)
+        return status;
+    return query_plan_new(server->engine, ticket->sql, &resolved, out, err);
 }
 
 /* ---- GetFlightInfo, GetSchema ---- */
@@ -104,7 +95,7 @@ static lake_status seal(struct query_server *server, const struct rpc_principal 
 
 static lake_status statement_ticket(struct query_server *server,
                                     const struct rpc_principal *principal, struct lake_str sql,
-                                    const struct plan *plan, struct base_buffer *out,
+                                    const struct query_plan *plan, struct base_buffer *out,
                                     struct lake_error *err)
 {
     struct query_ticket ticket = {
@@ -156,23 +147,23 @@ lake_status query_statement_info(struct query_server *server, const struct rpc_p
                                  struct lake_str sql, struct lake_bytes descriptor,
                                  bool schema_only, struct base_buffer *out, struct lake_error *err)
 {
-    struct plan plan;
+    struct query_plan *plan = NULL;
     struct base_buffer ticket;
     base_buffer_init(&ticket, MESSAGE_BYTES);
-    lake_status status = plan_new(server, principal, sql, &plan, err);
+    lake_status status = plan_statement(server, principal, sql, &plan, err);
     if (status != LAKE_OK)
         return status;
     if (schema_only) {
-        status = flight_schema_result_encode(base_buffer_view(&plan.schema), out, err);
+        status = flight_schema_result_encode(base_buffer_view(&plan->schema), out, err);
         goto out;
     }
-    status = statement_ticket(server, principal, sql, &plan, &ticket, err);
+    status = statement_ticket(server, principal, sql, plan, &ticket, err);
     if (status == LAKE_OK)
-        status = query_info_encode(base_buffer_view(&plan.schema), base_buffer_view(&ticket),
+        status = query_info_encode(base_buffer_view(&plan->schema), base_buffer_view(&ticket),
                                    descriptor, out, err);
 out:
     base_buffer_fini(&ticket);
-    plan_fini(&plan);
+    query_plans_give(server->plans, plan);
     return status;
 }
 
@@ -182,22 +173,22 @@ lake_status query_prepared_create(struct query_server *server,
                                   const struct rpc_principal *principal, struct lake_str sql,
                                   struct base_buffer *out, struct lake_error *err)
 {
-    struct plan plan;
+    struct query_plan *plan = NULL;
     struct query_ticket ticket = {.purpose = QUERY_TICKET_PREPARED, .sql = sql};
     struct base_buffer handle;
     base_buffer_init(&handle, MESSAGE_BYTES);
-    lake_status status = plan_new(server, principal, sql, &plan, err);
+    lake_status status = plan_statement(server, principal, sql, &plan, err);
     if (status != LAKE_OK)
         return status;
     status = seal(server, principal, &ticket, PREPARED_LIFE_MS, &handle, err);
     if (status == LAKE_OK) {
         struct flight_sql_command result = {.kind = FLIGHT_SQL_CREATE_PREPARED_RESULT};
         result.as.create_prepared_result.handle = base_buffer_view(&handle);
-        result.as.create_prepared_result.dataset_schema = base_buffer_view(&plan.schema);
+        result.as.create_prepared_result.dataset_schema = base_buffer_view(&plan->schema);
         status = flight_sql_command_encode(&result, out, err);
     }
     base_buffer_fini(&handle);
-    plan_fini(&plan);
+    query_plans_give(server->plans, plan);
     return status;
 }
 
@@ -307,21 +298,18 @@ static lake_status run_ticket(struct query_server *server, struct rpc_call *call
                               struct lake_bytes sealed_ticket, const struct query_ticket *ticket,
                               struct lake_error *err)
 {
-    struct plan plan = {0};
-    base_buffer_init(&plan.schema, MESSAGE_BYTES);
-    lake_status status =
-        query_tables_reopen(server, ticket->pins, ticket->pin_count, &plan.resolved, err);
-    if (status == LAKE_OK)
-        status = plan_bind(server, ticket->sql, &plan, err);
-    if (status == LAKE_OK &&
-        !base_bytes_equal(ticket->schema_sha256,
-                          (struct lake_bytes){plan.schema_sha256, BASE_SHA256_BYTES}))
+    struct query_plan *plan = NULL;
+    lake_status status = plan_ticket(server, ticket, &plan, err);
+    if (status != LAKE_OK)
+        return status;
+    if (!base_bytes_equal(ticket->schema_sha256,
+                          (struct lake_bytes){plan->schema_sha256, BASE_SHA256_BYTES}))
         status = lake_fail(err, LAKE_FAILED_PRECONDITION,
                            "this server plans the statement with another result schema than the "
                            "one that made the ticket: run the statement again");
     if (status == LAKE_OK)
-        status = run_watched(server, call, sealed_ticket, plan.query, err);
-    plan_fini(&plan);
+        status = run_watched(server, call, sealed_ticket, plan->query, err);
+    query_plans_give(server->plans, plan);
     return status;
 }
 

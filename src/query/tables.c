@@ -266,22 +266,14 @@ static lake_status copy_str(struct base_arena *memory, struct lake_str s, struct
     return LAKE_OK;
 }
 
-static lake_status fill_pin(struct base_arena *memory, const struct sql_table_ref *ref,
-                            const struct query_registration *found, struct query_pin *pin,
-                            struct lake_error *err)
+/* Makes the pin's strings `memory`'s own. */
+static lake_status own_pin(struct base_arena *memory, struct query_pin *pin, struct lake_error *err)
 {
-    lake_status status = copy_str(memory, base_str_of(ref->catalog), &pin->catalog, err);
-    if (status == LAKE_OK)
-        status = copy_str(memory, base_str_of(ref->schema), &pin->schema, err);
-    if (status == LAKE_OK)
-        status = copy_str(memory, base_str_of(ref->table), &pin->table, err);
-    if (status == LAKE_OK)
-        status = copy_str(memory, found->location, &pin->location, err);
-    if (status == LAKE_OK)
-        status = copy_str(memory, found->engine, &pin->engine, err);
-    if (status == LAKE_OK)
-        status = copy_str(memory, found->incarnation, &pin->incarnation, err);
-    pin->at_version = ref->at_version;
+    struct lake_str *const strings[] = {&pin->catalog,  &pin->schema, &pin->table,
+                                        &pin->location, &pin->engine, &pin->incarnation};
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(strings) && status == LAKE_OK; i++)
+        status = copy_str(memory, *strings[i], strings[i], err);
     return status;
 }
 
@@ -301,8 +293,15 @@ static lake_status resolve_one(struct query_server *server, const struct sql_tab
                                 "the table %s.%s has no version %llu (or no longer)", ref->schema,
                                 ref->table, (unsigned long long)ref->at_version);
     if (status == LAKE_OK) {
-        pin->version = lance_dataset_version(*dataset);
-        status = fill_pin(memory, ref, found, pin, err);
+        *pin = (struct query_pin){.catalog = base_str_of(ref->catalog),
+                                  .schema = base_str_of(ref->schema),
+                                  .table = base_str_of(ref->table),
+                                  .at_version = ref->at_version,
+                                  .location = found->location,
+                                  .engine = found->engine,
+                                  .incarnation = found->incarnation,
+                                  .version = lance_dataset_version(*dataset)};
+        status = own_pin(memory, pin, err);
         if (status != LAKE_OK)
             lance_dataset_unref(*dataset);
     }
@@ -325,7 +324,7 @@ static lake_status resolved_new(size_t count, struct query_resolved *out, struct
     return LAKE_OK;
 }
 
-/* The pin's strings came from base_arena_strndup or are copied so: they end in NUL. */
+/* The pin's strings come from base_arena_strndup: they end in NUL. */
 static void add_table(struct query_resolved *resolved, struct lance_dataset *dataset)
 {
     const struct query_pin *pin = &resolved->pins[resolved->count];
@@ -384,9 +383,7 @@ lake_status query_tables_reopen(struct query_server *server, const struct query_
         struct lance_dataset *dataset = NULL;
         struct query_pin *pin = &resolved.pins[i];
         *pin = pins[i];
-        status = copy_str(resolved.memory, pins[i].schema, &pin->schema, err);
-        if (status == LAKE_OK)
-            status = copy_str(resolved.memory, pins[i].table, &pin->table, err);
+        status = own_pin(resolved.memory, pin, err);
         if (status == LAKE_OK)
             status = open_version(server->tables, pin->location, pin->incarnation, pin->version,
                                   &dataset, err);

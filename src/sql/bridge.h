@@ -92,6 +92,7 @@ lake_status sql_bridge_next(struct sql_bridge_query *query,
 /* As sql_query_on_slow. */
 void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
                         void (*on_slow)(void *context), void *context);
+bool sql_bridge_rewind(struct sql_bridge_query *query); /* as sql_query_rewind */
 void sql_bridge_interrupt(struct sql_bridge_query *query);
 void sql_bridge_query_free(struct sql_bridge_query *query);
 
@@ -100,6 +101,8 @@ void sql_bridge_query_free(struct sql_bridge_query *query);
 /* Lower-case names. */
 bool sql_function_allowed(const char *name);
 bool sql_table_function_allowed(const char *name);
+/* False for what asks for the time or for random numbers. */
+bool sql_function_repeatable(const char *name);
 extern const char sql_read_only_message[]; /* SQL_READ_ONLY_MESSAGE */
 
 #ifdef __cplusplus

@@ -255,6 +255,7 @@ struct sql_bridge_statement {
     duckdb::vector<sql_bridge::Reference> references;
     duckdb::vector<duckdb::reference<duckdb::BaseTableRef>> nodes;
     bool explain = false;
+    bool repeatable = true; /* the same rows whenever it runs on the same tables */
 };
 
 #endif

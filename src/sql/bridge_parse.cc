@@ -61,6 +61,7 @@ class ReferenceWalk
 
     vector<Reference> references;
     vector<reference<BaseTableRef>> nodes; /* where they stand, for rewriting */
+    bool repeatable = true;
 
     void Node(QueryNode &node)
     {
@@ -127,6 +128,7 @@ class ReferenceWalk
         Expressions(select.groups.group_expressions);
         Optional(select.having);
         Optional(select.qualify);
+        repeatable = repeatable && !select.sample;
         if (select.from_table) {
             Table(*select.from_table);
         }
@@ -135,6 +137,7 @@ class ReferenceWalk
     void Table(TableRef &ref)
     {
         Deeper deeper(*this);
+        repeatable = repeatable && !ref.sample;
         switch (ref.type) {
         case TableReferenceType::BASE_TABLE:
             BaseTable(ref.Cast<BaseTableRef>());
@@ -280,6 +283,16 @@ class ReferenceWalk
                                                       " is not available: statements compute on "
                                                       "granted tables only"};
         }
+        repeatable = repeatable && sql_function_repeatable(name.c_str());
+    }
+
+    /* CURRENT_DATE and its kind come as columns. A column that is called so is not missed. */
+    void Column(const ColumnRefExpression &column)
+    {
+        auto name = StringUtil::Lower(column.column_names.back());
+        if (StringUtil::StartsWith(name, "current_") || StringUtil::StartsWith(name, "local")) {
+            repeatable = false;
+        }
     }
 
     void Expr(ParsedExpression &expr)
@@ -299,6 +312,9 @@ class ReferenceWalk
             Function(window.catalog, window.schema, window.function_name);
             break;
         }
+        case ExpressionClass::COLUMN_REF:
+            Column(expr.Cast<ColumnRefExpression>());
+            break;
         case ExpressionClass::SUBQUERY:
             Node(*expr.Cast<SubqueryExpression>().subquery->node);
             break;
@@ -396,6 +412,7 @@ unique_ptr<sql_bridge_statement> Parse(const string &sql, idx_t max_references)
     }
     result->references = std::move(walk.references);
     result->nodes = std::move(walk.nodes);
+    result->repeatable = walk.repeatable && !result->explain;
     return result;
 }
 

@@ -4,8 +4,11 @@
 #include "duckdb/common/arrow/arrow_appender.hpp"
 #include "duckdb/common/arrow/arrow_converter.hpp"
 #include "duckdb/common/arrow/arrow_type_extension.hpp"
+#include "duckdb/execution/physical_operator.hpp"
+#include "duckdb/execution/physical_plan_generator.hpp"
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/prepared_statement.hpp"
+#include "duckdb/main/prepared_statement_data.hpp"
 #include "duckdb/main/stream_query_result.hpp"
 
 #include "duckdb/parser/expression/constant_expression.hpp"
@@ -30,6 +33,8 @@ struct sql_bridge_query {
     idx_t chunk_row = 0;
     vector<uint64_t> row_bytes; /* of the chunk */
     bool ended = false;
+    bool repeatable = false;
+    bool failed = false;
     idx_t capacity_rows = 0; /* of the last batch, so that the next needs no growing */
     unordered_map<idx_t, const shared_ptr<ArrowTypeExtensionData>> extensions;
     ClientProperties properties;
@@ -180,20 +185,70 @@ lake_status ResultStatus(sql_bridge_query &query, const ErrorData &error, struct
     return Fail(err, error);
 }
 
-/* Runs the statement's tasks here until it has rows or the time is up. */
-void RunBriefly(sql_bridge_query &query, PendingQueryResult &pending)
+/* Between looks at tasks that the engine's threads have: a short one ends before this thread would
+ * be asleep, a long one leaves it the processor. The engine's own loops spin. */
+class Waiter
 {
-    auto until_us = base_clock_monotonic_us() + query.slow_ms * 1000;
-    while (base_clock_monotonic_us() < until_us) {
+  public:
+    void Wait()
+    {
+        if (looks++ < 32) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+    }
+    void Reset()
+    {
+        looks = 0;
+    }
+
+  private:
+    idx_t looks = 0;
+};
+
+/* Runs the statement's tasks here, beside the engine's threads, until it has rows. */
+void RunToRows(sql_bridge_query &query, PendingQueryResult &pending)
+{
+    auto slow_at_us = base_clock_monotonic_us() + query.slow_ms * 1000;
+    auto tell = query.on_slow != nullptr;
+    Waiter waiter;
+    while (true) {
         auto state = pending.ExecuteTask();
         if (PendingQueryResult::IsResultReady(state)) {
             return;
         }
-        if (state != PendingExecutionResult::RESULT_NOT_READY) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50)); /* others have the tasks */
+        if (state == PendingExecutionResult::RESULT_NOT_READY) {
+            waiter.Reset();
+        } else {
+            waiter.Wait();
+        }
+        if (tell && base_clock_monotonic_us() >= slow_at_us) {
+            query.on_slow(query.slow_context);
+            tell = false;
         }
     }
-    query.on_slow(query.slow_context);
+}
+
+/* The same, until its next chunk can be fetched or it has ended. */
+void RunToChunk(QueryResult &result)
+{
+    if (result.type != QueryResultType::STREAM_RESULT) {
+        return;
+    }
+    auto &stream = result.Cast<StreamQueryResult>();
+    Waiter waiter;
+    while (stream.IsOpen()) {
+        auto state = stream.ExecuteTask();
+        if (StreamQueryResult::IsChunkReady(state)) {
+            return;
+        }
+        if (state == StreamExecutionResult::CHUNK_NOT_READY) {
+            waiter.Reset();
+        } else {
+            waiter.Wait();
+        }
+    }
 }
 
 lake_status Start(sql_bridge_query &query, struct lake_error *err)
@@ -207,8 +262,9 @@ lake_status Start(sql_bridge_query &query, struct lake_error *err)
     if (query.cancelled) {
         return lake_fail(err, LAKE_CANCELLED, "the statement was cancelled");
     }
-    if (query.on_slow != nullptr) {
-        RunBriefly(query, *pending);
+    RunToRows(query, *pending);
+    if (pending->HasError()) {
+        return ResultStatus(query, pending->GetErrorObject(), err);
     }
     query.result = pending->Execute();
     if (query.result->HasError()) {
@@ -221,8 +277,11 @@ lake_status Start(sql_bridge_query &query, struct lake_error *err)
 lake_status FillChunk(sql_bridge_query &query, struct lake_error *err)
 {
     while (!query.ended && (!query.chunk || query.chunk_row == query.chunk->size())) {
-        query.chunk = query.result->FetchRaw();
-        query.chunk_row = 0;
+        RunToChunk(*query.result);
+        if (!query.result->HasError()) {
+            query.chunk = query.result->FetchRaw();
+            query.chunk_row = 0;
+        }
         if (query.result->HasError()) {
             return ResultStatus(query, query.result->GetErrorObject(), err);
         }
@@ -335,6 +394,34 @@ lake_status Finish(unique_ptr<sql_bridge_query> query, struct sql_bridge_query *
     return LAKE_OK;
 }
 
+/* A plan keeps what its last run built, hash tables and sorted rows, until the next. */
+void DropStates(PhysicalOperator &op)
+{
+    op.sink_state.reset();
+    op.op_state.reset();
+    for (auto &child : op.GetChildren()) {
+        DropStates(const_cast<PhysicalOperator &>(child.get()));
+    }
+}
+
+bool Rewind(sql_bridge_query &query)
+{
+    if (!query.repeatable || query.failed || query.cancelled || (query.result && !query.ended)) {
+        return false;
+    }
+    auto &plan = query.prepared->data->physical_plan;
+    if (!plan) {
+        return false;
+    }
+    query.result.reset();
+    query.chunk.reset();
+    query.chunk_row = 0;
+    query.ended = false;
+    query.on_slow = nullptr;
+    DropStates(plan->Root());
+    return true;
+}
+
 } // namespace
 
 lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *statement_in,
@@ -362,6 +449,7 @@ lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *stat
             }
         });
         Qualify(*statement, *query->state, default_schema);
+        query->repeatable = statement->repeatable;
         query->prepared = query->connection.Prepare(std::move(statement->statement));
         return Finish(std::move(query), out, err);
     });
@@ -402,7 +490,9 @@ lake_status sql_bridge_next(struct sql_bridge_query *query,
                             const struct sql_bridge_batch_limits *limits, struct ArrowArray *out,
                             bool *end, struct lake_error *err)
 {
-    return Guarded(err, [&] { return Next(*query, *limits, out, end, err); });
+    auto status = Guarded(err, [&] { return Next(*query, *limits, out, end, err); });
+    query->failed = query->failed || status != LAKE_OK;
+    return status;
 }
 
 void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
@@ -411,6 +501,16 @@ void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
     query->slow_ms = slow_ms;
     query->on_slow = on_slow;
     query->slow_context = context;
+}
+
+bool sql_bridge_rewind(struct sql_bridge_query *query)
+{
+    bool again = false;
+    (void)Guarded(nullptr, [&] {
+        again = Rewind(*query);
+        return LAKE_OK;
+    });
+    return again;
 }
 
 void sql_bridge_interrupt(struct sql_bridge_query *query)

@@ -114,6 +114,27 @@ static const char *const FUNCTIONS[] = {
 };
 /* clang-format on */
 
+/* Those whose answer is not a function of their arguments, whatever the engine says of them (it
+ * calls current_localtime consistent). Sorted. */
+static const char *const CHANGING[] = {
+    "age",
+    "ago",
+    "current_date",
+    "current_localtime",
+    "current_localtimestamp",
+    "gen_random_uuid",
+    "get_current_time",
+    "get_current_timestamp",
+    "now",
+    "random",
+    "setseed",
+    "today",
+    "transaction_timestamp",
+    "uuid",
+    "uuidv4",
+    "uuidv7",
+};
+
 static int compare_names(const void *key, const void *item)
 {
     return strcmp(key, *(const char *const *)item);
@@ -129,4 +150,10 @@ bool sql_table_function_allowed(const char *name)
 {
     return bsearch(name, TABLE_FUNCTIONS, BASE_ARRAY_LEN(TABLE_FUNCTIONS),
                    sizeof(TABLE_FUNCTIONS[0]), compare_names) != NULL;
+}
+
+bool sql_function_repeatable(const char *name)
+{
+    return bsearch(name, CHANGING, BASE_ARRAY_LEN(CHANGING), sizeof(CHANGING[0]), compare_names) ==
+           NULL;
 }

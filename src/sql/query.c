@@ -165,6 +165,11 @@ void sql_query_on_slow(struct sql_query *query, int64_t slow_ms, void (*on_slow)
     sql_bridge_on_slow(query->bridge, slow_ms, on_slow, context);
 }
 
+bool sql_query_rewind(struct sql_query *query)
+{
+    return sql_bridge_rewind(query->bridge);
+}
+
 void sql_query_interrupt(struct sql_query *query)
 {
     sql_bridge_interrupt(query->bridge);

@@ -103,6 +103,10 @@ lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool
  * `on_slow` once, on its own thread, and goes on: time to tell a client that its statement runs. */
 void sql_query_on_slow(struct sql_query *query, int64_t slow_ms, void (*on_slow)(void *context),
                        void *context);
+/* Makes a query that ran to its end, or not at all, run once more from its start, without planning:
+ * true. False when it has to be prepared anew: it failed, was interrupted or left early, or the
+ * same statement on the same tables may give other rows the next time (now(), random()). */
+bool sql_query_rewind(struct sql_query *query);
 void sql_query_interrupt(struct sql_query *query); /* thread-safe, any number of times */
 void sql_query_free(struct sql_query *query);      /* NULL is allowed */
 

@@ -87,6 +87,23 @@ static void every_function_of_the_engine_has_been_looked_at(void **state)
     each_name("'scalar', 'aggregate', 'macro'", one_side_only, 700);
 }
 
+static void taken_for_repeatable(const char *name, unsigned *wrong)
+{
+    /* It ends the statement, and so answers nothing. */
+    if (strcmp(name, "error") != 0 && sql_function_allowed(name) && sql_function_repeatable(name)) {
+        print_error("its answer changes, and its plans are kept: %s\n", name);
+        (*wrong)++;
+    }
+}
+
+static void what_the_engine_calls_changing_is_not_repeatable(void **state)
+{
+    (void)state;
+    each_name("'scalar', 'aggregate') AND stability <> 'CONSISTENT' AND function_type IN ('scalar'",
+              taken_for_repeatable, 15);
+    assert_true(sql_function_repeatable("sum"));
+}
+
 static void not_a_reader(const char *name, unsigned *wrong)
 {
     static const char *const FORBIDDEN[] = {"read_",   "scan",   "duckdb_", "pragma_",      "query",
@@ -116,6 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_of_the_engine_has_been_looked_at),
+        cmocka_unit_test(what_the_engine_calls_changing_is_not_repeatable),
         cmocka_unit_test(no_table_function_that_reads_elsewhere_is_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
