@@ -1,0 +1,354 @@
+/* labels: concurrent */
+/* The schema cache (SDK-2), against a server of the test's own that counts what it is asked. */
+#include "client_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- a server that knows the schema of every table but those called "missing…" ---- */
+
+static struct {
+    struct rpc_authenticator *authenticator;
+    struct rpc_server *server;
+    char address[64];
+    atomic_int lookups;
+    atomic_int in_flight;
+    atomic_int most_in_flight;
+    atomic_int delay_ms;
+} fake;
+
+static lake_status send_result(struct rpc_call *call, struct lake_bytes body,
+                               struct lake_error *err)
+{
+    struct base_buffer reply;
+    base_buffer_init(&reply, 65536);
+    lake_status status = flight_result_encode(body, &reply, err);
+    if (status == LAKE_OK)
+        status = flight_send_bytes(flight_sender_of_call(call), base_buffer_view(&reply), err);
+    base_buffer_fini(&reply);
+    return status;
+}
+
+static lake_status answer_stage(struct rpc_call *call, struct lake_error *err)
+{
+    uint8_t bytes[256];
+    LakePb__StageDescriptor stage = LAKE_PB__STAGE_DESCRIPTOR__INIT;
+    stage.has_format_version = stage.has_root_uri = 1;
+    stage.format_version = 1;
+    stage.root_uri = client_binary(LAKE_STR("file:///nowhere/tenants/t"));
+    size_t size = lake_pb__stage_descriptor__pack(&stage, bytes);
+    return send_result(call, (struct lake_bytes){bytes, size}, err);
+}
+
+static lake_status answer_schema(struct rpc_call *call, struct lake_bytes body,
+                                 struct lake_error *err)
+{
+    LakePb__TableName *name = lake_pb__table_name__unpack(NULL, body.size, body.data);
+    assert_non_null(name);
+    bool missing = name->table.len >= 7 && memcmp(name->table.data, "missing", 7) == 0;
+    lake_pb__table_name__free_unpacked(name, NULL);
+    atomic_fetch_add(&fake.lookups, 1);
+    int now = atomic_fetch_add(&fake.in_flight, 1) + 1;
+    int most = atomic_load(&fake.most_in_flight);
+    while (now > most && !atomic_compare_exchange_weak(&fake.most_in_flight, &most, now))
+        continue;
+    base_sleep_ms(atomic_load(&fake.delay_ms));
+    atomic_fetch_sub(&fake.in_flight, 1);
+    if (missing)
+        return lake_fail(err, LAKE_NOT_FOUND, "there is no such table");
+
+    static const char *const columns[] = {"id:int64"};
+    struct ArrowSchema schema;
+    struct base_buffer ipc;
+    uint8_t bytes[4096];
+    base_buffer_init(&ipc, 4000);
+    assert_int_equal(lake_schema_parse(columns, 1, &schema, NULL), LAKE_OK);
+    assert_int_equal(arrow_ipc_schema_to_bytes(&schema, &ipc, NULL), LAKE_OK);
+    schema.release(&schema);
+    LakePb__Registration registration = LAKE_PB__REGISTRATION__INIT;
+    registration.has_schema_ipc = 1;
+    registration.schema_ipc = (ProtobufCBinaryData){ipc.size, ipc.data};
+    size_t size = lake_pb__registration__pack(&registration, bytes);
+    base_buffer_fini(&ipc);
+    return send_result(call, (struct lake_bytes){bytes, size}, err);
+}
+
+static lake_status do_action(struct rpc_call *call, void *context, struct lake_error *err)
+{
+    struct rpc_payload payload;
+    struct base_arena *arena;
+    struct flight_action action;
+    bool end = false;
+    (void)context;
+    lake_status status = rpc_call_receive(call, &payload, &end, err);
+    if (status != LAKE_OK)
+        return status;
+    assert_int_equal(base_arena_new(1 << 20, &arena, NULL), LAKE_OK);
+    assert_int_equal(flight_action_decode(payload.bytes, arena, &action, NULL), LAKE_OK);
+    status = base_str_equal_c(action.type, "lake.stage") ? answer_stage(call, err)
+                                                         : answer_schema(call, action.body, err);
+    base_arena_free(arena);
+    rpc_payload_fini(&payload);
+    return status;
+}
+
+static int start_server(void **state)
+{
+    struct rpc_server_options options;
+    (void)state;
+    rpc_server_options_init(&options);
+    options.address = "127.0.0.1:0";
+    options.worker_count = 32;
+    assert_int_equal(rpc_authenticator_new(NULL, NULL, &fake.authenticator, NULL), LAKE_OK);
+    options.authenticator = fake.authenticator;
+    assert_int_equal(rpc_server_new(&options, &fake.server, NULL), LAKE_OK);
+    assert_int_equal(
+        rpc_server_add_method(fake.server, FLIGHT_METHOD_DO_ACTION, false, do_action, NULL, NULL),
+        LAKE_OK);
+    assert_int_equal(rpc_server_start(fake.server, NULL), LAKE_OK);
+    snprintf(fake.address, sizeof(fake.address), "127.0.0.1:%d", rpc_server_port(fake.server));
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    rpc_server_free(fake.server);
+    rpc_authenticator_free(fake.authenticator);
+    return 0;
+}
+
+static lake_client *connect_with(uint32_t tables, uint32_t ttl_ms)
+{
+    struct lake_connect_options options = LAKE_CONNECT_OPTIONS_INIT;
+    lake_client *client = NULL;
+    options.schema_cache_tables = tables;
+    options.schema_cache_ttl_ms = ttl_ms;
+    assert_int_equal(lake_connect(fake.address, &options, &client, NULL), LAKE_OK);
+    atomic_store(&fake.lookups, 0);
+    atomic_store(&fake.most_in_flight, 0);
+    atomic_store(&fake.delay_ms, 0);
+    return client;
+}
+
+static lake_status look_up(lake_client *client, const char *table)
+{
+    struct client_schema *schema = NULL;
+    struct lake_str namespace_name, name;
+    struct lake_error err = {0};
+    assert_int_equal(client_split_name(table, &namespace_name, &name, NULL), LAKE_OK);
+    lake_status status = client_table_schema(client, namespace_name, name, &schema, &err);
+    if (status == LAKE_OK)
+        assert_string_equal(schema->arrow.children[0]->name, "id");
+    else
+        assert_true(err.message[0] != '\0');
+    client_schema_unref(schema);
+    return status;
+}
+
+static void assert_lookups(lake_client *client, const char *table, int more)
+{
+    int before = atomic_load(&fake.lookups);
+    assert_int_equal(look_up(client, table), LAKE_OK);
+    assert_int_equal(atomic_load(&fake.lookups) - before, more);
+}
+
+/* ---- what must hold ---- */
+
+static void a_known_table_costs_no_request_whatever_its_case(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 0);
+    assert_lookups(client, "a.t", 1);
+    assert_lookups(client, "a.t", 0);
+    assert_lookups(client, "A.T", 0);
+    assert_lookups(client, "a.u", 1);
+    lake_client_unref(client);
+}
+
+static void invalidated_and_cleared_tables_are_asked_for_again(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 0);
+    assert_lookups(client, "a.t", 1);
+    assert_lookups(client, "a.u", 1);
+    lake_schema_cache_invalidate(client, "a.T");
+    assert_lookups(client, "a.u", 0);
+    assert_lookups(client, "a.t", 1);
+    lake_schema_cache_clear(client);
+    assert_lookups(client, "a.t", 1);
+    assert_lookups(client, "a.u", 1);
+    lake_schema_cache_invalidate(client, "never.seen");
+    lake_schema_cache_invalidate(client, "no name");
+    lake_schema_cache_invalidate(client, NULL);
+    lake_client_unref(client);
+}
+
+static void an_entry_lives_for_its_time(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 150);
+    assert_lookups(client, "a.t", 1);
+    assert_lookups(client, "a.t", 0);
+    base_sleep_ms(200);
+    assert_lookups(client, "a.t", 1);
+    lake_client_unref(client);
+}
+
+static void a_full_cache_drops_what_expires_first(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(3, 0);
+    assert_lookups(client, "a.one", 1);
+    base_sleep_ms(2);
+    assert_lookups(client, "a.two", 1);
+    assert_lookups(client, "a.three", 1);
+    assert_lookups(client, "a.four", 1); /* drops one */
+    assert_lookups(client, "a.two", 0);
+    assert_lookups(client, "a.three", 0);
+    assert_lookups(client, "a.four", 0);
+    assert_lookups(client, "a.one", 1);
+    lake_client_unref(client);
+}
+
+static void failures_are_not_kept(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 0);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(look_up(client, "a.missing"), LAKE_NOT_FOUND);
+        assert_int_equal(atomic_load(&fake.lookups), i);
+    }
+    lake_client_unref(client);
+}
+
+/* ---- sixteen threads at once ---- */
+
+struct looker {
+    lake_client *client;
+    const char *table;
+    lake_status status;
+};
+
+static void *look_once(void *context)
+{
+    struct looker *looker = context;
+    looker->status = look_up(looker->client, looker->table);
+    return NULL;
+}
+
+static void sixteen_look(lake_client *client, const char *table, lake_status expected)
+{
+    pthread_t threads[16];
+    struct looker lookers[16];
+    for (int i = 0; i < 16; i++) {
+        lookers[i] = (struct looker){client, table, LAKE_UNKNOWN};
+        assert_int_equal(pthread_create(&threads[i], NULL, look_once, &lookers[i]), 0);
+    }
+    for (int i = 0; i < 16; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(lookers[i].status, expected);
+    }
+}
+
+static void sixteen_threads_ask_once(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 0);
+    atomic_store(&fake.delay_ms, 300);
+    sixteen_look(client, "a.t", LAKE_OK);
+    assert_int_equal(atomic_load(&fake.lookups), 1);
+    assert_lookups(client, "a.t", 0);
+    lake_client_unref(client);
+}
+
+static void sixteen_threads_share_one_failure(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 0);
+    atomic_store(&fake.delay_ms, 1000);
+    int64_t started_us = base_clock_monotonic_us();
+    sixteen_look(client, "a.missing", LAKE_NOT_FOUND);
+    /* One after the other they would take sixteen seconds. A late starter may ask by itself. */
+    assert_true(base_clock_monotonic_us() - started_us < 8000000);
+    assert_int_equal(atomic_load(&fake.most_in_flight), 1);
+    atomic_store(&fake.delay_ms, 0);
+    assert_int_equal(look_up(client, "a.missing"), LAKE_NOT_FOUND);
+    lake_client_unref(client);
+}
+
+static void what_is_invalidated_in_flight_is_given_but_not_kept(void **state)
+{
+    (void)state;
+    lake_client *client = connect_with(0, 0);
+    atomic_store(&fake.delay_ms, 400);
+    struct looker looker = {client, "a.t", LAKE_UNKNOWN};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, look_once, &looker), 0);
+    for (int i = 0; i < 2000 && atomic_load(&fake.in_flight) == 0; i++)
+        base_sleep_ms(1);
+    lake_schema_cache_invalidate(client, "a.t");
+    atomic_store(&fake.delay_ms, 0);
+    assert_lookups(client, "a.t", 1); /* does not join the one that began before */
+    pthread_join(thread, NULL);
+    assert_int_equal(looker.status, LAKE_OK);
+    assert_lookups(client, "a.t", 0);
+    assert_int_equal(atomic_load(&fake.lookups), 2);
+    lake_client_unref(client);
+}
+
+static atomic_bool churning;
+
+static void *churn(void *context)
+{
+    lake_client *client = context;
+    for (unsigned i = 0; atomic_load(&churning); i++) {
+        char table[32];
+        snprintf(table, sizeof(table), "a.%s%u", i % 5 == 0 ? "missing" : "t", i % 7);
+        lake_status status = look_up(client, table);
+        assert_true(status == LAKE_OK || i % 5 == 0);
+        if (i % 11 == 0)
+            lake_schema_cache_invalidate(client, table);
+        if (i % 97 == 0)
+            lake_schema_cache_clear(client);
+    }
+    return NULL;
+}
+
+static void lookups_expiry_and_forgetting_go_together(void **state)
+{
+    (void)state;
+    pthread_t threads[8];
+    lake_client *client = connect_with(4, 1);
+    atomic_store(&churning, true);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, client), 0);
+    base_sleep_ms(1500);
+    atomic_store(&churning, false);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(atomic_load(&fake.lookups) > 10);
+    lake_client_unref(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_known_table_costs_no_request_whatever_its_case),
+        cmocka_unit_test(invalidated_and_cleared_tables_are_asked_for_again),
+        cmocka_unit_test(an_entry_lives_for_its_time),
+        cmocka_unit_test(a_full_cache_drops_what_expires_first),
+        cmocka_unit_test(failures_are_not_kept),
+        cmocka_unit_test(sixteen_threads_ask_once),
+        cmocka_unit_test(sixteen_threads_share_one_failure),
+        cmocka_unit_test(what_is_invalidated_in_flight_is_given_but_not_kept),
+        cmocka_unit_test(lookups_expiry_and_forgetting_go_together),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
