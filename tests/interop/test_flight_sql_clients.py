@@ -265,14 +265,14 @@ def test_a_ticket_expires(fresh):
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_scheme_counts_without_regard_to_case(tenants, scheme):
+def test_case_F07_the_scheme_counts_without_regard_to_case(tenants, scheme):
     """The key too: HTTP/2 has it in lower case, and PyArrow sends no other."""
     with client_of(tenants) as client:
         options = bearer(token_of(tenants, "alice"), scheme=scheme)
         assert run(client, "SELECT count(*) AS n FROM acme.t", options)["n"].to_pylist() == [3]
 
 
-def test_two_authorizations_are_refused(tenants):
+def test_case_F07_two_authorizations_are_refused(tenants):
     """Which of them wins would be a guess, and another server's guess another one."""
     good = f"Bearer {token_of(tenants, 'alice')}".encode()
     with client_of(tenants) as client:
@@ -400,7 +400,7 @@ def cancel(client, info, options=None):
 
 
 @pytest.mark.parametrize("sql", [LONG, ENDLESS])
-def test_cancel_flight_info_ends_the_statement(fresh, sql):
+def test_case_F10_cancel_flight_info_ends_the_statement(fresh, sql):
     """F10: for one that computes, and for one that waits for a reader which has stopped."""
     server = fresh(ONE_PLACE)
     with client_of(server) as client, client_of(server) as other:
@@ -455,7 +455,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("sql", [LONG, ENDLESS])
-def test_a_client_that_is_killed_frees_the_engine(fresh, sql):
+def test_case_F10_a_client_that_is_killed_frees_the_engine(fresh, sql):
     """F10, SQL-9: nobody says goodbye, the connection is gone."""
     server = fresh(ONE_PLACE)
     process = subprocess.Popen(

@@ -323,7 +323,7 @@ static void every_call_is_authenticated(void **state)
 }
 
 /* F07: which of two would win must never matter. */
-static void two_authorization_headers_are_refused(void **state)
+static void case_F07_two_authorization_headers_are_refused(void **state)
 {
     (void)state;
     struct fixture f;
@@ -382,7 +382,7 @@ int main(void)
         cmocka_unit_test(both_files_at_once_are_an_error),
         cmocka_unit_test(no_file_makes_everyone_the_development_principal),
         cmocka_unit_test(every_call_is_authenticated),
-        cmocka_unit_test(two_authorization_headers_are_refused),
+        cmocka_unit_test(case_F07_two_authorization_headers_are_refused),
         cmocka_unit_test(explicit_authorization_header_in_lower_case_works),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -117,7 +117,7 @@ static void *failing_and_empty(void *context)
     return NULL;
 }
 
-static void a_thousand_failing_and_empty_statements_leave_nothing_behind(void **state)
+static void case_Q09_a_thousand_failing_and_empty_statements_leave_nothing_behind(void **state)
 {
     (void)state;
     struct worker workers[THREADS] = {0};
@@ -198,7 +198,7 @@ static int64_t interrupted_after(struct memory_source *source, const char *sql, 
 }
 
 /* F10. The bound is loose for a loaded machine; the usual time is printed. */
-static void an_interrupt_ends_a_statement_at_once(void **state)
+static void case_F10_an_interrupt_ends_a_statement_at_once(void **state)
 {
     (void)state;
     static const char *const STATEMENTS[] = {
@@ -331,9 +331,9 @@ static void a_small_statement_is_cheap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_failing_and_empty_statements_leave_nothing_behind),
+        cmocka_unit_test(case_Q09_a_thousand_failing_and_empty_statements_leave_nothing_behind),
         cmocka_unit_test(statements_see_their_own_tables_only),
-        cmocka_unit_test(an_interrupt_ends_a_statement_at_once),
+        cmocka_unit_test(case_F10_an_interrupt_ends_a_statement_at_once),
         cmocka_unit_test(an_interrupt_stops_the_scan_too),
         cmocka_unit_test(an_interrupt_before_or_between_batches_counts),
         cmocka_unit_test(interrupts_at_any_moment_leave_nothing_behind),

@@ -484,7 +484,7 @@ static void the_schema_is_known_before_anything_runs(void **state)
 }
 
 /* Q07 */
-static void timestamps_keep_their_unit_and_zone(void **state)
+static void case_Q07_timestamps_keep_their_unit_and_zone(void **state)
 {
     (void)state;
     struct memory_source *source = memory_source_new(
@@ -557,7 +557,7 @@ static int64_t string_bytes(const struct ArrowArray *column)
 }
 
 /* Q05, with a limit that a test can afford. */
-static void batches_are_bounded_by_rows_and_bytes(void **state)
+static void case_Q05_batches_are_bounded_by_rows_and_bytes(void **state)
 {
     (void)state;
     struct lake_error err = {0};
@@ -805,9 +805,9 @@ int main(void)
         cmocka_unit_test(a_version_is_its_own_table),
         cmocka_unit_test(a_wrong_name_is_told_without_telling_others),
         cmocka_unit_test(the_schema_is_known_before_anything_runs),
-        cmocka_unit_test(timestamps_keep_their_unit_and_zone),
+        cmocka_unit_test(case_Q07_timestamps_keep_their_unit_and_zone),
         cmocka_unit_test(file_columns_keep_their_mark_until_something_is_computed),
-        cmocka_unit_test(batches_are_bounded_by_rows_and_bytes),
+        cmocka_unit_test(case_Q05_batches_are_bounded_by_rows_and_bytes),
         cmocka_unit_test(strings_past_the_offset_limit_split_the_batch_or_fail_by_name),
         cmocka_unit_test(long_lists_of_nulls_count_towards_the_bytes),
         cmocka_unit_test(an_error_of_the_scan_keeps_its_status),
