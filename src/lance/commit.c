@@ -631,9 +631,12 @@ static lake_status store_transaction(struct publisher *publisher, struct lake_er
     bool inline_only = publisher->current != NULL && (publisher->current->pb->writer_feature_flags &
                                                       LANCE_FLAG_NO_TRANSACTIONS) != 0;
     if (!inline_only && !publisher->transaction_stored) {
-        lake_status status =
-            storage_put(publisher->what->store, base_str_of(publisher->transaction_key),
-                        base_buffer_view(&publisher->transaction), err);
+        /* The file is for writers older than inline transactions: as long as the manifest holds the
+         * same, a power cut may take it. */
+        bool in_manifest = publisher->transaction.size <= MAX_INLINE_BYTES;
+        lake_status status = (in_manifest ? storage_put_unsynced : storage_put)(
+            publisher->what->store, base_str_of(publisher->transaction_key),
+            base_buffer_view(&publisher->transaction), err);
         if (status != LAKE_OK) {
             return status;
         }

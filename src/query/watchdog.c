@@ -9,6 +9,7 @@ struct query_watchdog {
     pthread_cond_t changed;
     pthread_t thread;
     struct query_watch list; /* circular, in no order: there are at most as many as permits */
+    int64_t awake_us;        /* when the thread looks again by itself */
     bool stopping;
 };
 
@@ -30,14 +31,13 @@ static void *watch_loop(void *context)
     struct query_watchdog *watchdog = context;
     pthread_mutex_lock(&watchdog->lock);
     while (!watchdog->stopping) {
-        int64_t next_us;
-        expire_due(watchdog, base_clock_monotonic_us(), &next_us);
-        if (next_us == INT64_MAX) {
+        expire_due(watchdog, base_clock_monotonic_us(), &watchdog->awake_us);
+        if (watchdog->awake_us == INT64_MAX) {
             pthread_cond_wait(&watchdog->changed, &watchdog->lock);
             continue;
         }
-        struct timespec until = {.tv_sec = next_us / 1000000,
-                                 .tv_nsec = (next_us % 1000000) * 1000};
+        struct timespec until = {.tv_sec = watchdog->awake_us / 1000000,
+                                 .tv_nsec = (watchdog->awake_us % 1000000) * 1000};
         pthread_cond_timedwait(&watchdog->changed, &watchdog->lock, &until);
     }
     pthread_mutex_unlock(&watchdog->lock);
@@ -56,6 +56,7 @@ lake_status query_watchdog_new(struct query_watchdog **out, struct lake_error *e
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&watchdog->lock, NULL);
     watchdog->list.next = watchdog->list.previous = &watchdog->list;
+    watchdog->awake_us = INT64_MAX;
     int failed = pthread_create(&watchdog->thread, NULL, watch_loop, watchdog);
     if (failed != 0) {
         pthread_cond_destroy(&watchdog->changed);
@@ -95,7 +96,12 @@ void query_watchdog_add(struct query_watchdog *watchdog, struct query_watch *wat
     watch->previous = &watchdog->list;
     watch->next->previous = watch;
     watchdog->list.next = watch;
-    pthread_cond_signal(&watchdog->changed);
+    /* Most statements end long before the first of their predecessors would have expired: the
+     * thread sleeps on. */
+    if (watch->expires_us < watchdog->awake_us) {
+        watchdog->awake_us = watch->expires_us;
+        pthread_cond_signal(&watchdog->changed);
+    }
     pthread_mutex_unlock(&watchdog->lock);
 }
 

@@ -61,6 +61,17 @@ static lake_status child_put(void *context, struct lake_str key, struct lake_byt
                           : storage_put(child->parent, joined.key, data, err);
 }
 
+static lake_status child_put_unsynced(void *context, struct lake_str key, struct lake_bytes data,
+                                      struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    lake_status status = join(child, key, &joined, err);
+    if (status != LAKE_OK)
+        return status;
+    return storage_put_unsynced(child->parent, joined.key, data, err);
+}
+
 static lake_status child_writer_open(void *context, struct lake_str key, bool only_if_absent,
                                      void **writer, struct lake_error *err)
 {
@@ -134,6 +145,7 @@ static const struct storage_methods child_methods = {
     .stat = child_stat,
     .read_range = child_read_range,
     .put = child_put,
+    .put_unsynced = child_put_unsynced,
     .writer_open = child_writer_open,
     .writer_write = child_writer_write,
     .writer_commit = child_writer_commit,

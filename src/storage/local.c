@@ -187,6 +187,7 @@ const struct storage_methods local_methods = {
     .stat = local_stat,
     .read_range = local_read_range,
     .put = local_put,
+    .put_unsynced = local_put_unsynced,
     .writer_open = local_writer_open,
     .writer_write = local_writer_write,
     .writer_commit = local_writer_commit,

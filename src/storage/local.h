@@ -55,6 +55,8 @@ lake_status local_sync_data(int fd, const char *what, struct lake_error *err);
 
 lake_status local_put(void *context, struct lake_str key, struct lake_bytes data,
                       bool only_if_absent, struct lake_error *err);
+lake_status local_put_unsynced(void *context, struct lake_str key, struct lake_bytes data,
+                               struct lake_error *err);
 lake_status local_writer_open(void *context, struct lake_str key, bool only_if_absent,
                               void **writer, struct lake_error *err);
 lake_status local_writer_write(void *writer, struct lake_bytes data, struct lake_error *err);

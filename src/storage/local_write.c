@@ -21,6 +21,7 @@ struct writer {
     int directory_fd;
     int fd;
     bool only_if_absent;
+    bool unsynced;
     bool broken; /* a write failed: what is there must not be published */
     char temp_name[sizeof(LOCAL_TEMP_PREFIX) + BASE_UUID_TEXT_BYTES];
     uint8_t *pending; /* PENDING_BYTES, made at the first small write */
@@ -246,14 +247,16 @@ lake_status local_writer_commit(void *handle, struct lake_error *err)
         status = fail_exists(writer, err);
         goto out;
     }
-    status = local_sync_data(writer->fd, writer->path.path, err);
+    if (!writer->unsynced)
+        status = local_sync_data(writer->fd, writer->path.path, err);
     if (status != LAKE_OK)
         goto out;
     status = publish(writer, err);
     if (status != LAKE_OK)
         goto out;
     published = true;
-    if (local_sync_directory(writer->directory_fd, writer->path.path, err) != LAKE_OK)
+    if (!writer->unsynced &&
+        local_sync_directory(writer->directory_fd, writer->path.path, err) != LAKE_OK)
         status = lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
                                 "object %s in %s is visible, but a power cut may undo it",
                                 writer->path.path, writer->store->directory);
@@ -267,13 +270,14 @@ void local_writer_abort(void *writer)
     release(writer, false);
 }
 
-lake_status local_put(void *context, struct lake_str key, struct lake_bytes data,
-                      bool only_if_absent, struct lake_error *err)
+static lake_status put(const struct local_store *store, struct lake_str key, struct lake_bytes data,
+                       bool only_if_absent, bool unsynced, struct lake_error *err)
 {
     struct writer *writer;
-    lake_status status = writer_new(context, key, only_if_absent, &writer, err);
+    lake_status status = writer_new(store, key, only_if_absent, &writer, err);
     if (status != LAKE_OK)
         return status;
+    writer->unsynced = unsynced;
     if (only_if_absent && target_exists(writer))
         status = fail_exists(writer, err);
     else
@@ -284,4 +288,16 @@ lake_status local_put(void *context, struct lake_str key, struct lake_bytes data
         return local_writer_commit(writer, err);
     release(writer, false);
     return status;
+}
+
+lake_status local_put(void *context, struct lake_str key, struct lake_bytes data,
+                      bool only_if_absent, struct lake_error *err)
+{
+    return put(context, key, data, only_if_absent, false, err);
+}
+
+lake_status local_put_unsynced(void *context, struct lake_str key, struct lake_bytes data,
+                               struct lake_error *err)
+{
+    return put(context, key, data, false, true, err);
 }

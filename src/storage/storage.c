@@ -173,6 +173,17 @@ lake_status storage_put(struct storage_store *store, struct lake_str key, struct
     return put(store, key, data, false, err);
 }
 
+lake_status storage_put_unsynced(struct storage_store *store, struct lake_str key,
+                                 struct lake_bytes data, struct lake_error *err)
+{
+    if (store->methods->put_unsynced == NULL)
+        return storage_put(store, key, data, err);
+    lake_status status = check_key(key, err);
+    if (status != LAKE_OK)
+        return status;
+    return store->methods->put_unsynced(store->context, key, data, err);
+}
+
 lake_status storage_put_if_absent(struct storage_store *store, struct lake_str key,
                                   struct lake_bytes data, struct lake_error *err)
 {

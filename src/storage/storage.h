@@ -47,6 +47,9 @@ struct storage_methods {
                               size_t size_bytes, uint8_t *out, struct lake_error *err);
     lake_status (*put)(void *context, struct lake_str key, struct lake_bytes data,
                        bool only_if_absent, struct lake_error *err);
+    /* May be NULL: put does. */
+    lake_status (*put_unsynced)(void *context, struct lake_str key, struct lake_bytes data,
+                                struct lake_error *err);
     lake_status (*writer_open)(void *context, struct lake_str key, bool only_if_absent,
                                void **writer, struct lake_error *err);
     lake_status (*writer_write)(void *writer, struct lake_bytes data, struct lake_error *err);
@@ -88,6 +91,10 @@ lake_status storage_read_all(struct storage_store *store, struct lake_str key,
  * that publish: the object is visible, but its directory could not be synced. */
 lake_status storage_put(struct storage_store *store, struct lake_str key, struct lake_bytes data,
                         struct lake_error *err);
+/* Not durable: a power cut may undo it, or leave the object empty. For what is there for
+ * convenience and can be had elsewhere. */
+lake_status storage_put_unsynced(struct storage_store *store, struct lake_str key,
+                                 struct lake_bytes data, struct lake_error *err);
 /* ALREADY_EXISTS when the key is taken; of racing callers, in any process, exactly one wins. */
 lake_status storage_put_if_absent(struct storage_store *store, struct lake_str key,
                                   struct lake_bytes data, struct lake_error *err);

@@ -31,6 +31,7 @@ struct fixture {
 
 /* What differs from a server on loopback that takes everybody; all may be NULL or 0. */
 struct fixture_options {
+    const char *meta_address; /* by which Query finds Metasrv */
     const char *principals_path;
     const char *meta_token_path;
     const char *tls_cert_path;
@@ -82,7 +83,7 @@ static inline void fixture_start_query(struct fixture *fixture, const struct fix
     snprintf(meta_address, sizeof(meta_address), "127.0.0.1:%d", meta_service_port(fixture->meta));
     OK(fixture, query_options_from_environment(&options, &fixture->err));
     options.address = "127.0.0.1:0";
-    options.meta_address = meta_address;
+    options.meta_address = given->meta_address != NULL ? given->meta_address : meta_address;
     options.authenticator = fixture->authenticator;
     options.meta_token_path = given->meta_token_path;
     options.tls_cert_path = given->tls_cert_path;
@@ -97,8 +98,8 @@ static inline void fixture_start_query(struct fixture *fixture, const struct fix
              query_server_port(fixture->query));
 }
 
-/* Servers only. */
-static inline struct fixture *fixture_serve(const struct fixture_options *options)
+/* Metasrv only. */
+static inline struct fixture *fixture_new_meta(const struct fixture_options *options)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     base_log_set_level(BASE_LOG_ERROR);
@@ -106,6 +107,13 @@ static inline struct fixture *fixture_serve(const struct fixture_options *option
     OK(fixture, rpc_authenticator_new(options->principals_path, NULL, &fixture->authenticator,
                                       &fixture->err));
     fixture_start_meta(fixture);
+    return fixture;
+}
+
+/* Servers only. */
+static inline struct fixture *fixture_serve(const struct fixture_options *options)
+{
+    struct fixture *fixture = fixture_new_meta(options);
     fixture_start_query(fixture, options);
     return fixture;
 }

@@ -441,7 +441,7 @@ static void append_of_one_batch_takes_the_stated_number_of_syncs(void **state)
         OK(fixture, append_rows(fixture, &fixture->anna, &name, id, i, 1, false, NULL, &result));
         print_message("syncs of append %d: %" PRIu64 "\n", i, storage_fsync_count() - before);
         if (i > 0)
-            assert_true(storage_fsync_count() - before <= 8);
+            assert_true(storage_fsync_count() - before <= 6);
     }
 }
 

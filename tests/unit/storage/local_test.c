@@ -182,6 +182,12 @@ static void put_costs_two_syncs_and_one_for_each_new_directory(void **state)
     OK(storage_put_if_absent(f->store, LAKE_STR("p/q/o2"), bytes_of("x"), &f->err));
     assert_int_equal(storage_fsync_count() - before, 2);
     before = storage_fsync_count();
+    OK(storage_put_unsynced(f->store, LAKE_STR("p/q/o3"), bytes_of("y"), &f->err));
+    assert_int_equal(storage_fsync_count() - before, 0);
+    struct storage_object_info info;
+    OK(storage_stat(f->store, LAKE_STR("p/q/o3"), &info, &f->err));
+    assert_int_equal(info.size_bytes, 1);
+    before = storage_fsync_count();
     assert_int_equal(storage_put_if_absent(f->store, LAKE_STR("p/q/o2"), bytes_of("x"), &f->err),
                      LAKE_ALREADY_EXISTS);
     assert_int_equal(storage_fsync_count() - before, 0);
