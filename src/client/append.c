@@ -229,6 +229,8 @@ static lake_status try_a_few_times(lake_client *client, const struct client_appe
         if (!is_worth_another(status, unknown))
             break;
     }
+    if (status == LAKE_OK)
+        lake_error_clear(err); /* of the attempts before */
     /* Once one attempt may have been carried out, only an answer about its ID says whether it was:
      * "nobody is there", "busy" or "there is no such table" came too late. */
     if (unknown && status != LAKE_OK && status != LAKE_ALREADY_EXISTS &&
