@@ -153,6 +153,57 @@ out:
     return status;
 }
 
+/* Whether values of one are laid out as values of the other: names and types. Nullability may
+ * differ, the writer checks it by the dataset's. */
+static bool same_layout(const struct ArrowSchema *a, const struct ArrowSchema *b)
+{
+    const char *a_name = a->name == NULL ? "" : a->name;
+    const char *b_name = b->name == NULL ? "" : b->name;
+    if (strcmp(a_name, b_name) != 0 || strcmp(a->format, b->format) != 0 ||
+        a->n_children != b->n_children || (a->dictionary == NULL) != (b->dictionary == NULL))
+        return false;
+    for (int64_t i = 0; i < a->n_children; i++) {
+        if (!same_layout(a->children[i], b->children[i]))
+            return false;
+    }
+    return a->dictionary == NULL || strcmp(a->dictionary->format, b->dictionary->format) == 0;
+}
+
+/* Any Lance writer may change a table's columns. The rows have the registered ones, and are written
+ * by the dataset's: where these differ, values would be taken for those of another type. */
+static lake_status check_dataset_schema(const struct commit *commit,
+                                        const struct lance_dataset *dataset, struct lake_error *err)
+{
+    const struct meta_name *name = &commit->registration->name;
+    const struct ArrowSchema *have = lance_dataset_schema(dataset);
+    const struct ArrowSchema *given = commit->append->schema;
+    if (have->n_children != given->n_children)
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "another program changed the columns of table %s.%s: version %" PRIu64
+                         " has %lld, Lake registered %lld; the table can be read, and written to "
+                         "again when its columns are as they were",
+                         name->namespace_name, name->table, lance_dataset_version(dataset),
+                         (long long)have->n_children, (long long)given->n_children);
+    for (int64_t i = 0; i < have->n_children; i++) {
+        if (same_layout(have->children[i], given->children[i]))
+            continue;
+        struct base_buffer type;
+        base_buffer_init(&type, 4096);
+        (void)arrow_type_format(have->children[i], &type, NULL);
+        struct lake_str text = {(const char *)type.data, type.size};
+        lake_status status = lake_fail(
+            err, LAKE_FAILED_PRECONDITION,
+            "another program changed the columns of table %s.%s: column %lld of version %" PRIu64
+            " is \"%.100s\" %.*s, Lake registered \"%.100s\"; the table can be read, and written "
+            "to again when its columns are as they were",
+            name->namespace_name, name->table, (long long)i, lance_dataset_version(dataset),
+            have->children[i]->name, LAKE_STR_FMT(text), given->children[i]->name);
+        base_buffer_fini(&type);
+        return status;
+    }
+    return LAKE_OK;
+}
+
 /* Records the operations of versions (recorded, latest], which a crash left unrecorded or which
  * another writer of Lance made (they have no operation). */
 static lake_status restore_records(const struct commit *commit, uint64_t recorded, uint64_t latest,
@@ -306,7 +357,9 @@ static lake_status commit_held(struct commit *commit, struct meta_append_result 
     status = find_operation(commit, out, err);
     if (status != LAKE_NOT_FOUND)
         goto out;
-    status = BASE_FAULT("meta.append.before_write", err);
+    status = check_dataset_schema(commit, base, err);
+    if (status == LAKE_OK)
+        status = BASE_FAULT("meta.append.before_write", err);
     if (status == LAKE_OK)
         status = publish(commit, base, &version, err);
     if (status != LAKE_OK)

@@ -138,6 +138,7 @@ struct meta_recovery { /* what opening found */
     uint64_t unfinished_creates;
     uint64_t unswept_drops;
     uint64_t pruned_operations;
+    uint64_t moved_tables; /* registered under another path of the data directory */
 };
 /* Opens the data directory, taking it for this process, and repairs it (recover.c). */
 lake_status meta_authority_open(const char *data_dir, uint64_t append_retention_s,
@@ -367,6 +368,12 @@ void meta_received_free(struct meta_received *received);
 
 lake_status meta_recover(struct meta_authority *authority, struct meta_recovery *out,
                          struct lake_error *err);
+
+/* ---- relocate.c ---- */
+
+/* Registers the tables at the data directory's present path, when that is not the last one. */
+lake_status meta_relocate(struct meta_authority *authority, uint64_t *moved,
+                          struct lake_error *err);
 
 /* Packs a protobuf message behind what `out` holds. */
 lake_status meta_pb_pack(const ProtobufCMessage *message, struct base_buffer *out,

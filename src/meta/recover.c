@@ -1,6 +1,7 @@
 /*
  * What a crash leaves, put right before anything is served: temporary files, creates that did not
- * end, drops whose directories are still there, expired operations.
+ * end, drops whose directories are still there, expired operations. And tables are registered where
+ * they are, should the data directory have been moved.
  *
  * Versions that were published but not recorded are left to the next append of their table
  * (append.c): looking for them here would cost a look at every table.
@@ -63,6 +64,8 @@ lake_status meta_recover(struct meta_authority *authority, struct meta_recovery 
         status = finish_all(authority, "d/", &out->unswept_drops, err);
     if (status == LAKE_OK)
         status = meta_directory_sweep_dropped(authority, err);
+    if (status == LAKE_OK)
+        status = meta_relocate(authority, &out->moved_tables, err);
     if (status == LAKE_OK)
         status =
             meta_operation_prune(authority, base_clock_unix_ms(), &out->pruned_operations, err);

@@ -351,13 +351,16 @@ static void log_recovery(const struct meta_options *options, const struct meta_r
     char creates[24];
     char drops[24];
     char operations[24];
+    char moved[24];
     (void)snprintf(temporary, sizeof(temporary), "%" PRIu64, found->temporary_files);
     (void)snprintf(creates, sizeof(creates), "%" PRIu64, found->unfinished_creates);
     (void)snprintf(drops, sizeof(drops), "%" PRIu64, found->unswept_drops);
     (void)snprintf(operations, sizeof(operations), "%" PRIu64, found->pruned_operations);
+    (void)snprintf(moved, sizeof(moved), "%" PRIu64, found->moved_tables);
     base_log(BASE_LOG_INFO, "opened the data directory", "data_dir", options->data_dir,
              "temporary_files_removed", temporary, "unfinished_creates_removed", creates,
-             "dropped_tables_removed", drops, "expired_operations_removed", operations, NULL);
+             "dropped_tables_removed", drops, "expired_operations_removed", operations,
+             "moved_tables_registered", moved, NULL);
 }
 
 lake_status meta_service_open(const struct meta_options *options, struct meta_service **out,

@@ -333,7 +333,7 @@ static void stream_release(struct ArrowArrayStream *self)
 
 /* ---- opening ---- */
 
-static lake_status check_path(const char *path, struct lake_error *err)
+static lake_status check_path(const char *path, bool has_target, struct lake_error *err)
 {
     struct stat info;
     if (stat(path, &info) != 0) {
@@ -341,6 +341,10 @@ static lake_status check_path(const char *path, struct lake_error *err)
     }
     if (!S_ISREG(info.st_mode)) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "%s is not a regular file", path);
+    }
+    if (info.st_size == 0 && !has_target) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "%s is empty: it says nothing about a table's columns", path);
     }
     return LAKE_OK;
 }
@@ -390,11 +394,49 @@ static lake_status prepare_all(struct file_stream *stream, struct lake_error *er
     return status == LAKE_OK ? sql_result_schema(stream->query, &stream->made, err) : status;
 }
 
+/* Without a target the engine guesses whether there is a header, and makes names up when it sees
+ * none; with one the first line is the header. A table made of made-up names could take no row. */
+static lake_status check_header(struct file_stream *stream, const char *path,
+                                struct lake_error *err)
+{
+    static const char MADE_UP[] = "column0";
+    char *source = NULL;
+    char *sql = NULL;
+    struct sql_bridge_query *query = NULL;
+    struct ArrowSchema schema = {.release = NULL};
+    if (strcmp(stream->made.children[0]->name, MADE_UP) != 0) {
+        return LAKE_OK;
+    }
+    lake_status status = make_source(path, SQL_FILE_CSV, true, &source, err);
+    if (status == LAKE_OK && (sql = base_format("SELECT * FROM %s", source)) == NULL) {
+        status = base_fail_no_memory(err, strlen(source));
+    }
+    if (status == LAKE_OK) {
+        status = sql_bridge_prepare_trusted(stream->database, sql, &query, err);
+    }
+    if (status == LAKE_OK) {
+        status = sql_result_schema(query, &schema, err);
+    }
+    if (status == LAKE_OK && strcmp(schema.children[0]->name, MADE_UP) != 0) {
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT,
+                           "the first line of %s does not name the columns of the rows below it; "
+                           "write a line of names first",
+                           path);
+    }
+    if (schema.release != NULL) {
+        ArrowSchemaRelease(&schema);
+    }
+    sql_bridge_query_free(query);
+    base_free(sql);
+    base_free(source);
+    return status;
+}
+
 lake_status sql_file_open(const char *path, enum sql_file_format format,
                           const struct ArrowSchema *target, struct ArrowArrayStream *out,
                           struct lake_error *err)
 {
-    lake_status status = check_path(path, err);
+    lake_status status = check_path(path, target != NULL, err);
     if (status != LAKE_OK) {
         return status;
     }
@@ -411,8 +453,11 @@ lake_status sql_file_open(const char *path, enum sql_file_format format,
     }
     if (status == LAKE_OK && target != NULL) {
         status = prepare_target(stream, target, err);
-    } else if (status == LAKE_OK &&
-               ArrowSchemaDeepCopy(&stream->made, &stream->wanted) != NANOARROW_OK) {
+    } else if (status == LAKE_OK && format == SQL_FILE_CSV) {
+        status = check_header(stream, path, err);
+    }
+    if (status == LAKE_OK && target == NULL &&
+        ArrowSchemaDeepCopy(&stream->made, &stream->wanted) != NANOARROW_OK) {
         status = base_fail_no_memory(err, sizeof(stream->made));
     }
     if (status != LAKE_OK) {
