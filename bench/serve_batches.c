@@ -72,6 +72,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    base_memory_tune();
     repeat = strtoul(argv[2], NULL, 10);
     rpc_server_options_init(&options);
     options.address = "127.0.0.1:0";

@@ -98,6 +98,7 @@ int main(int argc, char **argv)
     struct lake_error error = {0};
     if (argc != 4)
         return 2;
+    base_memory_tune(); /* as the program lake does */
     int64_t started_us = base_clock_monotonic_us();
     lake_status status = strcmp(argv[1], "scan") == 0
                              ? scan_all(argv[2], strtoul(argv[3], NULL, 10), &error)

@@ -2,6 +2,7 @@
 #include "base.h"
 #include "base_internal.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,4 +113,12 @@ bool base_u64_mul(uint64_t a, uint64_t b, uint64_t *out)
         return false;
     *out = product;
     return true;
+}
+
+void base_memory_tune(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024); /* above: the system's, at once */
+    (void)mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
+#endif
 }

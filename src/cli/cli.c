@@ -1,5 +1,8 @@
 #include "cli_internal.h"
 
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +25,15 @@ static const char common_options[] =
     "  --addr HOST:PORT    the Query server to speak to (LAKE_ADDR); default: the one that\n"
     "                      serves the data directory, or one run inside the command\n"
     "  --token-file FILE   bearer token (LAKE_TOKEN_FILE)\n"
-    "  --ca FILE           certificate authorities in PEM (LAKE_CA_FILE)\n"
+    "  --tls               encrypt; implied by the two options below\n"
+    "  --ca FILE           certificate authorities in PEM (LAKE_CA_FILE; default: the system's)\n"
     "  --server-name NAME  name to expect in the server's certificate\n"
-    "  --json              print JSON for machines\n"
+    "  --json              print JSON for machines, errors on stderr, too\n"
     "  --help              explain a command, with examples\n"
     "  --version           print the version\n"
+    "  --                  what follows is no option\n"
+    "\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n"
     "\n"
     "Start here:\n"
     "  lake up                                  # serve ./" CLI_DEFAULT_DATA_DIR "\n"
@@ -47,7 +54,7 @@ static int print_overview(FILE *out)
 /* ---- arguments ---- */
 
 static const char *const common_names[] = {
-    "data-dir=", "addr=", "token-file=", "ca=", "server-name=", "json", "help", NULL};
+    "data-dir=", "addr=", "token-file=", "ca=", "server-name=", "tls", "json", "help", "version", NULL};
 
 static const char *environment(const char *variable, const char *fallback)
 {
@@ -89,6 +96,9 @@ static void set_common(struct cli_options *options, int which, const char *value
     case 4:
         options->server_name = value;
         break;
+    case 5:
+        options->tls = true;
+        break;
     default:
         options->json = true;
         break;
@@ -103,8 +113,12 @@ int cli_next(struct cli_options *options, const char *const *names, int argc, ch
         bool takes_value = false;
         const char *inline_value = NULL;
         *value = argument;
-        if (argument[0] != '-' || argument[1] == '\0')
+        if (options->only_arguments || argument[0] != '-' || argument[1] == '\0')
             return CLI_ARGUMENT;
+        if (strcmp(argument, "--") == 0) {
+            options->only_arguments = true;
+            continue;
+        }
         if (strcmp(argument, "-h") == 0)
             return CLI_HELP;
         int which = find_option(names, argument, &takes_value, &inline_value);
@@ -128,6 +142,8 @@ int cli_next(struct cli_options *options, const char *const *names, int argc, ch
             return which;
         if (strcmp(common_names[which], "help") == 0)
             return CLI_HELP;
+        if (strcmp(common_names[which], "version") == 0)
+            return CLI_VERSION;
         set_common(options, which, *value);
     }
     return CLI_END;
@@ -151,13 +167,39 @@ int cli_usage_error(const struct cli_command *command, const char *format, ...)
     return CLI_EXIT_USAGE;
 }
 
+static int print_version(void)
+{
+    printf("lake %s\n", lake_version());
+    return CLI_EXIT_OK;
+}
+
 int cli_stop(const struct cli_command *command, int code)
 {
-    return code == CLI_HELP ? cli_help(command) : CLI_EXIT_USAGE;
+    if (code == CLI_HELP)
+        return cli_help(command);
+    return code == CLI_VERSION ? print_version() : CLI_EXIT_USAGE;
+}
+
+bool cli_reader_is_gone(const struct lake_error *err)
+{
+    return err->code != LAKE_OK && strstr(err->message, strerror(EPIPE)) != NULL &&
+           cli_pipe_is_broken(stdout);
+}
+
+/* Messages hold names and values that anybody may have written. */
+static void print_plain(FILE *out, const char *before, const char *text)
+{
+    struct base_buffer plain;
+    base_buffer_init(&plain, 2 * LAKE_ERROR_MESSAGE_BYTES);
+    if (cli_append_plain(&plain, base_str_of(text), true, NULL) == LAKE_OK)
+        fprintf(out, "%s%.*s\n", before, (int)plain.size, (const char *)plain.data);
+    base_buffer_fini(&plain);
 }
 
 int cli_fail(const struct cli_options *options, const struct lake_error *err)
 {
+    if (cli_reader_is_gone(err))
+        return CLI_EXIT_PIPE;
     if (options->json) {
         fputs("{\"error\":", stderr);
         cli_print_json_string(stderr, lake_status_name(err->code));
@@ -170,9 +212,9 @@ int cli_fail(const struct cli_options *options, const struct lake_error *err)
         fputs("}\n", stderr);
         return CLI_EXIT_FAILED;
     }
-    fprintf(stderr, "lake: %s\n", err->message);
+    print_plain(stderr, "lake: ", err->message);
     if (err->cause[0] != '\0')
-        fprintf(stderr, "      because: %s\n", err->cause);
+        print_plain(stderr, "      because: ", err->cause);
     return CLI_EXIT_FAILED;
 }
 
@@ -185,9 +227,16 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
+/* Characters as the terminal has them, for the prompt and for columns; numbers stay C's. */
+static void set_locale(void)
+{
+    if (setlocale(LC_CTYPE, "") == NULL || MB_CUR_MAX == 1)
+        (void)setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 int cli_main(int argc, char **argv)
 {
-    static const char *const names[] = {"version", NULL};
+    static const char *const names[] = {NULL};
     struct cli_options options = {
         .data_dir = environment("LAKE_DATA_DIR", CLI_DEFAULT_DATA_DIR),
         .address = environment("LAKE_ADDR", NULL),
@@ -197,14 +246,15 @@ int cli_main(int argc, char **argv)
     struct lake_error error = {0};
     const char *value = NULL;
     int index = 1;
+    set_locale();
+    signal(SIGPIPE, SIG_IGN); /* a write says so instead, and servers in this process end well */
+    base_memory_tune();
     if (base_fault_configure(getenv("LAKE_FAULT"), &error) != LAKE_OK)
         return cli_fail(&options, &error);
     for (;;) {
         int which = cli_next(&options, names, argc, argv, &index, &value);
-        if (which == 0) {
-            printf("lake %s\n", lake_version());
-            return CLI_EXIT_OK;
-        }
+        if (which == CLI_VERSION)
+            return print_version();
         if (which == CLI_HELP)
             return print_overview(stdout);
         if (which == CLI_WRONG)
