@@ -53,8 +53,9 @@ static int print_overview(FILE *out)
 
 /* ---- arguments ---- */
 
-static const char *const common_names[] = {
-    "data-dir=", "addr=", "token-file=", "ca=", "server-name=", "tls", "json", "help", "version", NULL};
+static const char *const common_names[] = {"data-dir=",    "addr=", "token-file=", "ca=",
+                                           "server-name=", "tls",   "json",        "help",
+                                           "version",      NULL};
 
 static const char *environment(const char *variable, const char *fallback)
 {

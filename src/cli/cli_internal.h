@@ -18,6 +18,7 @@
 #define CLI_EXIT_OK     0
 #define CLI_EXIT_FAILED 1
 #define CLI_EXIT_USAGE  2
+#define CLI_EXIT_PIPE   141 /* as if SIGPIPE had ended it: who reads the output has enough */
 
 struct cli_options { /* the options that every command takes */
     const char *data_dir;
@@ -25,7 +26,9 @@ struct cli_options { /* the options that every command takes */
     const char *token_path;
     const char *ca_path;
     const char *server_name;
+    bool tls;
     bool json;
+    bool only_arguments; /* "--" was seen */
 };
 
 struct cli_command {
@@ -52,7 +55,8 @@ enum {
     CLI_END = -1,
     CLI_ARGUMENT = -2,
     CLI_WRONG = -3,
-    CLI_HELP = -4
+    CLI_HELP = -4,
+    CLI_VERSION = -5
 };
 int cli_next(struct cli_options *options, const char *const *names, int argc, char **argv,
              int *index, const char **value);
@@ -60,7 +64,7 @@ int cli_next(struct cli_options *options, const char *const *names, int argc, ch
 int cli_help(const struct cli_command *command);
 int cli_usage_error(const struct cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Ends an option loop: help or a wrong option. */
+/* Ends an option loop: help, the version, or a wrong option. */
 int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
 int cli_fail(const struct cli_options *options, const struct lake_error *err);
@@ -97,6 +101,18 @@ lake_status cli_endpoint_write(const char *data_dir, const struct cli_servers *s
                                struct lake_error *err);
 void cli_endpoint_remove(const char *data_dir);
 
+/* ---- Arrow files into tables ---- */
+
+/* From the columns of a file to those of a table, by name. INVALID_ARGUMENT names a column that is
+ * missing and takes no nulls, one that the table lacks, or one whose type does not fit. */
+struct cli_conversion;
+lake_status cli_conversion_new(const struct ArrowSchema *from, const struct ArrowSchema *to,
+                               struct cli_conversion **out, struct lake_error *err);
+void cli_conversion_free(struct cli_conversion *conversion); /* NULL is allowed */
+/* Takes `batch` over in every case. */
+lake_status cli_convert(const struct cli_conversion *conversion, struct ArrowArray *batch,
+                        struct ArrowArray *out, struct lake_error *err);
+
 /* ---- printing ---- */
 
 enum cli_format {
@@ -120,13 +136,27 @@ void cli_print_json_string(FILE *out, const char *text);
 
 /* A progress bar on stderr while it is a terminal; otherwise nothing. */
 struct cli_progress {
-    const char *label;
+    const char *label; /* a path: its last part is shown */
     int64_t started_us;
     int64_t drawn_us;
     bool visible;
 };
 void cli_progress_init(struct cli_progress *progress, const char *label);
 bool cli_progress_update(void *progress, int64_t done_bytes, int64_t total_bytes);
+void cli_progress_rows(struct cli_progress *progress, uint64_t rows);
 void cli_progress_end(struct cli_progress *progress);
+
+/* ---- terminals and pipes ---- */
+
+/* Appends text with what a terminal would obey instead of show (control characters) as blanks;
+ * newlines stay when `lines`. */
+lake_status cli_append_plain(struct base_buffer *out, struct lake_str text, bool lines,
+                             struct lake_error *err);
+/* True for a pipe whose reader has gone. */
+bool cli_pipe_is_broken(FILE *out);
+/* The failure of a write to `out`. */
+lake_status cli_write_failed(FILE *out, struct lake_error *err);
+/* True for the failure of a write whose reader has gone: there is nothing to say. */
+bool cli_reader_is_gone(const struct lake_error *err);
 
 #endif

@@ -58,8 +58,7 @@ static lake_status open_file(const char *path, enum file_kind kind,
     }
 }
 
-/* ---- a chunk: up to CHUNK_ROWS rows of as many batches
- * --------------------------------------------------- */
+/* ---- a chunk: up to CHUNK_ROWS rows of as many batches ---- */
 
 struct chunk {
     lake_client *client;
@@ -70,8 +69,8 @@ struct chunk {
     int64_t rows;
     uint64_t bytes;
     uint64_t total_rows;
-    uint64_t versions;
     uint64_t last_version;
+    struct cli_progress progress;
 };
 
 static void chunk_clear(struct chunk *chunk)
@@ -99,74 +98,107 @@ static lake_status chunk_commit(struct chunk *chunk, struct lake_error *err)
     if (status == LAKE_OK) {
         chunk->total_rows += (uint64_t)chunk->rows;
         chunk->last_version = result.version;
-        chunk->versions++;
+        cli_progress_rows(&chunk->progress, chunk->total_rows);
         lake_insert_result_fini(&result);
         chunk_clear(chunk);
     }
     return status;
 }
 
-/* Average encoded bytes of a row of this batch, at least one. */
-static lake_status row_bytes(const struct ArrowSchema *schema, struct arrow_batch *batch,
-                             uint64_t *out, struct lake_error *err)
+/* Encoded bytes of these rows. */
+static lake_status measure(const struct ArrowSchema *schema, struct ArrowArray *rows,
+                           uint64_t *bytes, struct lake_error *err)
 {
     struct arrow_ipc_encoder *encoder = NULL;
-    uint64_t bytes = 0;
-    lake_status status = arrow_ipc_encoder_new(schema, &encoder, err);
+    struct arrow_batch *batch = NULL;
+    struct ArrowArray again;
+    lake_status status = arrow_batch_new(rows, &batch, err);
+    if (status != LAKE_OK)
+        return status;
+    status = arrow_ipc_encoder_new(schema, &encoder, err);
     if (status == LAKE_OK)
-        status = arrow_ipc_batch_bytes(encoder, batch, &bytes, err);
+        status = arrow_ipc_batch_bytes(encoder, batch, bytes, err);
+    if (status == LAKE_OK) /* `rows` was moved in */
+        status = arrow_batch_slice(batch, 0, arrow_batch_array(batch)->length, &again, err);
+    if (status == LAKE_OK)
+        *rows = again;
     arrow_ipc_encoder_free(encoder);
-    if (status == LAKE_OK)
-        *out = bytes / (uint64_t)arrow_batch_array(batch)->length + 1;
+    arrow_batch_unref(batch);
     return status;
+}
+
+/* The rows from `at` on, as many as an append takes beside those that are gathered: halved until
+ * they are few enough bytes, but at least one. None: what is gathered goes first. */
+static lake_status take_rows(const struct chunk *chunk, struct arrow_batch *batch, int64_t at,
+                             struct ArrowArray *rows, uint64_t *bytes, struct lake_error *err)
+{
+    int64_t count =
+        BASE_MIN(arrow_batch_array(batch)->length - at, (int64_t)CHUNK_ROWS - chunk->rows);
+    for (;;) {
+        lake_status status = arrow_batch_slice(batch, at, count, rows, err);
+        if (status == LAKE_OK)
+            status = measure(chunk->schema, rows, bytes, err);
+        if (status != LAKE_OK || chunk->bytes + *bytes <= CHUNK_BYTES ||
+            (count == 1 && chunk->rows == 0)) /* one row above the limit: the append says so */
+            return status;
+        rows->release(rows);
+        if (count == 1)
+            return LAKE_OK;
+        count = (count + 1) / 2;
+    }
 }
 
 static lake_status add_rows(struct chunk *chunk, struct arrow_batch *batch, struct lake_error *err)
 {
     int64_t length = arrow_batch_array(batch)->length;
-    uint64_t per_row = 0;
-    lake_status status = row_bytes(chunk->schema, batch, &per_row, err);
+    lake_status status = LAKE_OK;
     for (int64_t at = 0; at < length && status == LAKE_OK;) {
-        uint64_t room = (CHUNK_BYTES - BASE_MIN(chunk->bytes, CHUNK_BYTES)) / per_row;
-        int64_t take = BASE_MIN(BASE_MIN(length - at, (int64_t)BASE_MIN(room, CHUNK_ROWS)),
-                                CHUNK_ROWS - chunk->rows);
-        if (take <= 0 && chunk->rows == 0)
-            take = 1; /* one row above the limit: the append says so */
-        if (take > 0) {
-            status = arrow_batch_slice(batch, at, take, &chunk->batches[chunk->batch_count], err);
-            if (status != LAKE_OK)
-                return status;
-            chunk->batch_count++;
-            chunk->rows += take;
-            chunk->bytes += (uint64_t)take * per_row;
-            at += take;
+        struct ArrowArray rows = {0};
+        uint64_t bytes = 0;
+        status = take_rows(chunk, batch, at, &rows, &bytes, err);
+        bool full = status == LAKE_OK && rows.release == NULL;
+        if (status == LAKE_OK && !full) {
+            at += rows.length;
+            chunk->rows += rows.length;
+            chunk->bytes += bytes;
+            chunk->batches[chunk->batch_count++] = rows;
+            full = chunk->rows == CHUNK_ROWS || chunk->bytes >= CHUNK_BYTES;
         }
-        if (chunk->rows == CHUNK_ROWS || chunk->bytes + per_row > CHUNK_BYTES)
+        if (full)
             status = chunk_commit(chunk, err);
     }
     return status;
 }
 
+static lake_status stream_failed(struct ArrowArrayStream *stream, int code, const char *path,
+                                 struct lake_error *err)
+{
+    const char *message = stream->get_last_error(stream);
+    return lake_fail(err, LAKE_INVALID_ARGUMENT, "%s: %s", path,
+                     message == NULL ? strerror(code) : message);
+}
+
 static lake_status import_stream(struct chunk *chunk, struct ArrowArrayStream *stream,
-                                 const char *path, struct lake_error *err)
+                                 const struct cli_conversion *conversion, const char *path,
+                                 struct lake_error *err)
 {
     lake_status status = LAKE_OK;
     while (status == LAKE_OK) {
         struct ArrowArray array = {0};
         struct arrow_batch *batch = NULL;
         int code = stream->get_next(stream, &array);
-        if (code != 0) {
-            const char *message = stream->get_last_error(stream);
-            return lake_fail(err, LAKE_INVALID_ARGUMENT, "%s: %s", path,
-                             message == NULL ? strerror(code) : message);
-        }
+        if (code != 0)
+            return stream_failed(stream, code, path, err);
         if (array.release == NULL)
             break;
         if (array.length == 0) {
             array.release(&array);
             continue;
         }
-        status = arrow_batch_new(&array, &batch, err);
+        if (conversion != NULL)
+            status = cli_convert(conversion, &array, &array, err);
+        if (status == LAKE_OK)
+            status = arrow_batch_new(&array, &batch, err);
         if (status == LAKE_OK)
             status = add_rows(chunk, batch, err);
         arrow_batch_unref(batch);
@@ -174,25 +206,54 @@ static lake_status import_stream(struct chunk *chunk, struct ArrowArrayStream *s
     return status;
 }
 
+/* The engine casts the rows of other files; Arrow's are taken as they are. */
+static lake_status convert_stream(struct ArrowArrayStream *stream, const struct ArrowSchema *target,
+                                  const char *path, struct cli_conversion **out,
+                                  struct lake_error *err)
+{
+    struct ArrowSchema schema;
+    int code = stream->get_schema(stream, &schema);
+    if (code != 0)
+        return stream_failed(stream, code, path, err);
+    lake_status status = cli_conversion_new(&schema, target, out, err);
+    schema.release(&schema);
+    return status;
+}
+
+/* The message of `err`, with the file before it. */
+static lake_status name_file(const char *path, lake_status status, struct lake_error *err)
+{
+    char message[LAKE_ERROR_MESSAGE_BYTES];
+    if (strstr(err->message, path) != NULL)
+        return status;
+    snprintf(message, sizeof(message), "%s", err->message);
+    snprintf(err->message, sizeof(err->message), "%s: %.900s", path, message);
+    return status;
+}
+
 static lake_status import_file(struct chunk *chunk, const char *path, const char *format,
                                struct lake_error *err)
 {
     struct ArrowArrayStream stream = {0};
-    struct cli_progress progress;
-    lake_status status = open_file(path, kind_of(path, format), chunk->schema, &stream, err);
-    if (status != LAKE_OK)
-        return status;
-    cli_progress_init(&progress, path);
-    status = import_stream(chunk, &stream, path, err);
-    if (status == LAKE_OK)
-        status = chunk_commit(chunk, err);
-    cli_progress_end(&progress);
-    stream.release(&stream);
-    return status;
+    struct cli_conversion *conversion = NULL;
+    enum file_kind kind = kind_of(path, format);
+    lake_status status = open_file(path, kind, chunk->schema, &stream, err);
+    if (status == LAKE_OK && kind == KIND_ARROW)
+        status = convert_stream(&stream, chunk->schema, path, &conversion, err);
+    if (status == LAKE_OK) {
+        cli_progress_init(&chunk->progress, path);
+        status = import_stream(chunk, &stream, conversion, path, err);
+        if (status == LAKE_OK)
+            status = chunk_commit(chunk, err);
+        cli_progress_end(&chunk->progress);
+    }
+    cli_conversion_free(conversion);
+    if (stream.release != NULL)
+        stream.release(&stream);
+    return status == LAKE_OK ? LAKE_OK : name_file(path, status, err);
 }
 
-/* ---- the table
- * --------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static lake_status create_like(lake_client *client, const char *table, const char *path,
                                const char *format, struct lake_error *err)
@@ -243,6 +304,17 @@ static lake_status import_files(lake_client *client, const char *table, char *co
     return status;
 }
 
+/* What is in the table stays there, and a second try must know. */
+static void add_to_message(struct lake_error *error, unsigned long long rows,
+                           unsigned long long version)
+{
+    char message[LAKE_ERROR_MESSAGE_BYTES];
+    snprintf(message, sizeof(message), "%s", error->message);
+    snprintf(error->message, sizeof(error->message),
+             "%.900s (%llu rows before that were imported, up to version %llu)", message, rows,
+             version);
+}
+
 static int run_import(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"from=", "create", NULL};
@@ -270,8 +342,10 @@ static int run_import(struct cli_options *options, int argc, char **argv)
     struct chunk *chunk = base_calloc_array(1, sizeof(*chunk));
     struct cli_session session;
     struct lake_error error = {0};
-    if (chunk == NULL)
-        return CLI_EXIT_FAILED;
+    if (chunk == NULL) {
+        (void)base_fail_no_memory(&error, sizeof(*chunk));
+        return cli_fail(options, &error);
+    }
     lake_status status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
         status =
@@ -283,14 +357,14 @@ static int run_import(struct cli_options *options, int argc, char **argv)
     base_free(chunk);
     if (status != LAKE_OK) {
         if (rows > 0)
-            fprintf(stderr, "lake: %llu rows had been imported before (version %llu)\n", rows,
-                    version);
+            add_to_message(&error, rows, version);
         return cli_fail(options, &error);
     }
     if (options->json)
         printf("{\"rows\": %llu, \"version\": %llu}\n", rows, version);
     else
-        printf("%llu rows into %s, now version %llu\n", rows, table, version);
+        printf("%llu row%s into %s, now version %llu\n", rows, rows == 1 ? "" : "s", table,
+               version);
     return CLI_EXIT_OK;
 }
 
@@ -298,8 +372,9 @@ const struct cli_command cli_import = {
     "import", "add the rows of Parquet, CSV, JSON or Arrow files to a table",
     "Usage: lake import NAMESPACE.TABLE FILE… [--create] [--from parquet|csv|json|arrow]\n"
     "\n"
-    "Adds the rows of files on this machine; columns are matched by name and cast to the table's\n"
-    "types. Each 10,000 rows become one version, so a failure keeps the whole ones before it.\n"
+    "Adds the rows of files on this machine. Columns are matched by name and cast to the table's\n"
+    "types (those of Arrow files only where no value can change); columns that a file lacks become\n"
+    "null. Each 10,000 rows become one version, so a failure keeps the whole ones before it.\n"
     "\n"
     "  --create       make the table with the first file's columns when it is not there\n"
     "  --from FORMAT  the files' format, where their names do not say\n"

@@ -1,14 +1,17 @@
 /* Results on a screen, or for another program: aligned columns, CSV, JSON, Arrow IPC. */
+#define _GNU_SOURCE /* wcwidth */
 #include "cli_internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 #include <wchar.h>
 
-#define PAGE_ROWS     1000 /* measured together; later pages keep the widths of the first */
-#define MAX_CELL      ((size_t)64 * 1024 * 1024)
-#define MAX_CELL_WIDE 120 /* columns of a table cell; longer text is cut with an ellipsis */
+#define PAGE_ROWS      1000 /* measured together; later pages keep the widths of the first */
+#define MAX_CELL       ((size_t)64 * 1024 * 1024)
+#define MAX_CELL_WIDE  120 /* columns of a table cell; longer text is cut with an ellipsis */
+#define MAX_CELL_BYTES ((size_t)4096) /* of the same: some characters take no column */
 
 bool cli_format_parse(const char *text, enum cli_format *out)
 {
@@ -40,13 +43,44 @@ static size_t character(struct lake_str text, size_t at, size_t *width)
     uint32_t code = bytes == 1 ? first : first & (0x7Fu >> bytes);
     for (size_t i = 1; i < bytes; i++)
         code = code << 6 | ((uint8_t)text.data[at + i] & 0x3F);
-    bool wide = (code >= 0x1100 && code <= 0x115F) || (code >= 0x2E80 && code <= 0xA4CF) ||
-                (code >= 0xAC00 && code <= 0xD7A3) || (code >= 0xF900 && code <= 0xFAFF) ||
-                (code >= 0xFE30 && code <= 0xFE6F) || (code >= 0xFF00 && code <= 0xFF60) ||
-                (code >= 0x1F300 && code <= 0x1FAFF) || (code >= 0x20000 && code <= 0x3FFFD);
-    bool combining = code >= 0x0300 && code <= 0x036F;
-    *width = combining ? 0 : wide ? 2 : 1;
+    int columns = wcwidth((wchar_t)code);
+    *width = columns < 0 ? 1 : (size_t)columns; /* what cannot be printed becomes a blank */
     return bytes;
+}
+
+/* Below U+0020, U+007F and U+0080..U+009F a terminal does something instead of showing it. */
+static bool is_control(struct lake_str text, size_t at, size_t bytes)
+{
+    uint8_t first = (uint8_t)text.data[at];
+    return (bytes == 1 && (first < 0x20 || first == 0x7F)) ||
+           (bytes == 2 && first == 0xC2 && (uint8_t)text.data[at + 1] < 0xA0);
+}
+
+lake_status cli_append_plain(struct base_buffer *out, struct lake_str text, bool lines,
+                             struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    for (size_t at = 0; at < text.size && status == LAKE_OK;) {
+        size_t width;
+        size_t bytes = character(text, at, &width);
+        bool keep = !is_control(text, at, bytes) || (lines && text.data[at] == '\n');
+        status = keep ? base_buffer_append(out, text.data + at, bytes, err)
+                      : base_buffer_append(out, " ", 1, err);
+        at += bytes;
+    }
+    return status;
+}
+
+bool cli_pipe_is_broken(FILE *out)
+{
+    struct pollfd ready = {.fd = fileno(out), .events = POLLOUT};
+    return poll(&ready, 1, 0) == 1 && (ready.revents & POLLERR) != 0;
+}
+
+lake_status cli_write_failed(FILE *out, struct lake_error *err)
+{
+    int code = cli_pipe_is_broken(out) ? EPIPE : errno == 0 ? EIO : errno;
+    return base_fail_errno(err, code, "cannot write the result");
 }
 
 size_t cli_text_width(struct lake_str text)
@@ -73,7 +107,7 @@ struct printer {
 static lake_status write_out(struct printer *printer, struct lake_error *err)
 {
     if (fwrite(printer->cell.data, 1, printer->cell.size, printer->out) != printer->cell.size)
-        return base_fail_errno(err, errno, "cannot write the result");
+        return cli_write_failed(printer->out, err);
     return LAKE_OK;
 }
 
@@ -153,6 +187,7 @@ static lake_status print_json_row(struct printer *printer, int64_t row, struct l
 struct table {
     size_t *widths; /* 0: not yet measured */
     bool *right;    /* numbers */
+    char **names;   /* of the columns, cut as cells are */
     char **cells;   /* of the page: row by row */
     size_t cell_count;
     bool headed;
@@ -166,29 +201,29 @@ static bool is_number(const struct ArrowSchema *field)
 /* One line, at most MAX_CELL_WIDE columns wide. */
 static char *cut_cell(struct lake_str text)
 {
-    char *cell = base_alloc(text.size + 4);
-    size_t size = 0;
+    struct base_buffer cell;
     size_t total = 0;
-    if (cell == NULL)
-        return NULL;
-    for (size_t at = 0; at < text.size;) {
+    size_t unused;
+    base_buffer_init(&cell, MAX_CELL_BYTES + 8);
+    lake_status status = LAKE_OK;
+    for (size_t at = 0; at < text.size && status == LAKE_OK;) {
         size_t width;
         size_t bytes = character(text, at, &width);
-        if (total + width > MAX_CELL_WIDE - 1 && at + bytes < text.size) {
-            memcpy(cell + size, "…", 3);
-            size += 3;
+        bool last = at + bytes == text.size;
+        if ((total + width > MAX_CELL_WIDE - 1 && !last) || cell.size + bytes > MAX_CELL_BYTES) {
+            status = base_buffer_append(&cell, "…", 3, NULL);
             break;
         }
-        if (bytes == 1 && (uint8_t)text.data[at] < 0x20)
-            cell[size++] = ' ';
-        else
-            for (size_t i = 0; i < bytes; i++)
-                cell[size++] = text.data[at + i];
+        status = cli_append_plain(&cell, (struct lake_str){text.data + at, bytes}, false, NULL);
         at += bytes;
         total += width;
     }
-    cell[size] = '\0';
-    return cell;
+    if (status == LAKE_OK)
+        status = base_buffer_append(&cell, "", 1, NULL);
+    if (status == LAKE_OK)
+        return (char *)base_buffer_take(&cell, &unused);
+    base_buffer_fini(&cell);
+    return NULL;
 }
 
 static void print_cell(FILE *out, const char *text, size_t width, bool right, bool last)
@@ -207,15 +242,14 @@ static void print_page(struct printer *printer, struct table *table)
     size_t columns = (size_t)printer->schema->n_children;
     if (!table->headed) {
         for (size_t c = 0; c < columns; c++) {
-            const char *name = printer->schema->children[c]->name;
-            table->widths[c] = cli_text_width(base_str_of(name));
+            table->widths[c] = cli_text_width(base_str_of(table->names[c]));
             for (size_t i = c; i < table->cell_count; i += columns)
                 table->widths[c] =
                     BASE_MAX(table->widths[c], cli_text_width(base_str_of(table->cells[i])));
         }
         for (size_t c = 0; c < columns; c++)
-            print_cell(printer->out, printer->schema->children[c]->name, table->widths[c],
-                       table->right[c], c + 1 == columns);
+            print_cell(printer->out, table->names[c], table->widths[c], table->right[c],
+                       c + 1 == columns);
         for (size_t c = 0; c < columns; c++) {
             for (size_t i = 0; i < table->widths[c]; i++)
                 fputs("─", printer->out);
@@ -260,10 +294,16 @@ static lake_status table_init(struct table *table, const struct ArrowSchema *sch
     table->widths = base_calloc_array(columns + 1, sizeof(*table->widths));
     table->right = base_calloc_array(columns + 1, sizeof(*table->right));
     table->cells = base_calloc_array(columns * PAGE_ROWS + 1, sizeof(*table->cells));
-    if (table->widths == NULL || table->right == NULL || table->cells == NULL)
+    table->names = base_calloc_array(columns + 1, sizeof(*table->names));
+    if (table->widths == NULL || table->right == NULL || table->cells == NULL ||
+        table->names == NULL)
         return base_fail_no_memory(err, columns * PAGE_ROWS * sizeof(*table->cells));
-    for (size_t c = 0; c < columns; c++)
+    for (size_t c = 0; c < columns; c++) {
         table->right[c] = is_number(schema->children[c]);
+        table->names[c] = cut_cell(base_str_of(schema->children[c]->name));
+        if (table->names[c] == NULL)
+            return base_fail_no_memory(err, MAX_CELL_BYTES);
+    }
     return LAKE_OK;
 }
 
@@ -271,6 +311,9 @@ static void table_fini(struct table *table)
 {
     for (size_t i = 0; i < table->cell_count; i++)
         base_free(table->cells[i]);
+    for (size_t c = 0; table->names != NULL && table->names[c] != NULL; c++)
+        base_free(table->names[c]);
+    base_free(table->names);
     base_free(table->widths);
     base_free(table->right);
     base_free(table->cells);
@@ -316,6 +359,8 @@ static lake_status print_batches(struct printer *printer, struct ArrowArrayStrea
             return LAKE_OK;
         lake_status status = print_batch(printer, format, table, &batch, err);
         batch.release(&batch);
+        if (status == LAKE_OK && ferror(printer->out) != 0)
+            status = cli_write_failed(printer->out, err);
         if (status != LAKE_OK)
             return status;
     }
@@ -354,8 +399,8 @@ static lake_status print_rows(struct ArrowArrayStream *stream, const struct Arro
         print_page(&printer, &table);
     if (status == LAKE_OK && format == CLI_FORMAT_JSON)
         fputs(printer.rows == 0 ? "[]\n" : "]\n", out);
-    if (status == LAKE_OK && fflush(out) != 0)
-        status = base_fail_errno(err, errno, "cannot write the result");
+    if (status == LAKE_OK && (fflush(out) != 0 || ferror(out) != 0))
+        status = cli_write_failed(out, err);
     table_fini(&table);
     ArrowArrayViewReset(&printer.view);
     base_buffer_fini(&printer.cell);
@@ -385,35 +430,73 @@ lake_status cli_print_stream(struct ArrowArrayStream *stream, enum cli_format fo
 
 /* ---- progress ---- */
 
-#define REDRAW_US 100000
-#define BAR_WIDTH 30
+#define REDRAW_US   100000
+#define BAR_WIDTH   30
+#define LABEL_WIDTH 24 /* with the bar and the figures a line of 80 columns */
 
 void cli_progress_init(struct cli_progress *progress, const char *label)
 {
+    const char *slash = strrchr(label, '/');
     *progress = (struct cli_progress){
-        .label = label,
+        .label = slash == NULL ? label : slash + 1,
         .started_us = base_clock_monotonic_us(),
         .visible = isatty(STDERR_FILENO) == 1,
     };
 }
 
+/* Goes back to the line's start and writes the label, cut to its width. */
+static void draw_label(const struct cli_progress *progress)
+{
+    struct base_buffer plain;
+    size_t total = 0;
+    size_t at = 0;
+    base_buffer_init(&plain, 65536);
+    (void)cli_append_plain(&plain, base_str_of(progress->label), false, NULL);
+    struct lake_str label = {(const char *)plain.data, plain.size};
+    while (at < label.size) {
+        size_t width;
+        size_t bytes = character(label, at, &width);
+        if (total + width > LABEL_WIDTH)
+            break;
+        total += width;
+        at += bytes;
+    }
+    fprintf(stderr, "\r%.*s ", (int)at, label.data == NULL ? "" : label.data);
+    base_buffer_fini(&plain);
+}
+
+static bool is_time_to_draw(struct cli_progress *progress, bool last)
+{
+    int64_t now_us = base_clock_monotonic_us();
+    if (!progress->visible || (now_us - progress->drawn_us < REDRAW_US && !last))
+        return false;
+    progress->drawn_us = now_us;
+    return true;
+}
+
+void cli_progress_rows(struct cli_progress *progress, uint64_t rows)
+{
+    if (!is_time_to_draw(progress, false))
+        return;
+    double seconds = (double)BASE_MAX(progress->drawn_us - progress->started_us, 1) / 1e6;
+    draw_label(progress);
+    fprintf(stderr, "%llu rows, %.0f/s ", (unsigned long long)rows, (double)rows / seconds);
+}
+
 bool cli_progress_update(void *context, int64_t done_bytes, int64_t total_bytes)
 {
     struct cli_progress *progress = context;
-    int64_t now_us = base_clock_monotonic_us();
-    if (!progress->visible ||
-        (now_us - progress->drawn_us < REDRAW_US && done_bytes != total_bytes))
+    if (!is_time_to_draw(progress, done_bytes == total_bytes))
         return true;
-    progress->drawn_us = now_us;
-    double seconds = (double)BASE_MAX(now_us - progress->started_us, 1) / 1e6;
+    double seconds = (double)BASE_MAX(progress->drawn_us - progress->started_us, 1) / 1e6;
     double megabytes = (double)done_bytes / 1e6;
+    draw_label(progress);
     if (total_bytes <= 0) {
-        fprintf(stderr, "\r%s %.1f MB, %.0f MB/s ", progress->label, megabytes,
-                megabytes / seconds);
+        fprintf(stderr, "%.1f MB, %.0f MB/s ", megabytes, megabytes / seconds);
         return true;
     }
     int filled = (int)((double)done_bytes / (double)total_bytes * BAR_WIDTH);
-    fprintf(stderr, "\r%s [", progress->label);
+    fputs("[", stderr);
     for (int i = 0; i < BAR_WIDTH; i++)
         fputs(i < filled ? "█" : "·", stderr);
     fprintf(stderr, "] %.1f of %.1f MB, %.0f MB/s ", megabytes, (double)total_bytes / 1e6,

@@ -157,6 +157,7 @@ static lake_status connect_to(const struct cli_options *options, const char *add
     if (status == LAKE_OK) {
         connect.bearer_token = token_text;
         connect.ca_pem = ca;
+        connect.tls = options->tls;
         connect.server_name = options->server_name;
         status = lake_connect(address, &connect, out, err);
     }

@@ -1,11 +1,14 @@
 /* lake sql: one statement, or an interactive prompt. */
+#define _GNU_SOURCE /* memmem */
 #include "cli_internal.h"
 
 #include <ctype.h>
 #include <histedit.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_STATEMENT ((size_t)1024 * 1024)
@@ -81,9 +84,10 @@ static void describe_table(const struct cli_options *options, lake_client *clien
     for (int64_t i = 0; i < info.schema.n_children; i++) {
         struct base_buffer type;
         base_buffer_init(&type, 65536);
+        (void)cli_append_plain(&type, base_str_of(info.schema.children[i]->name), false, NULL);
+        (void)base_buffer_append(&type, "  ", 2, NULL);
         (void)arrow_type_format(info.schema.children[i], &type, NULL);
-        printf("  %s  %.*s\n", info.schema.children[i]->name, (int)type.size,
-               (const char *)type.data);
+        printf("  %.*s\n", (int)type.size, (const char *)type.data);
         base_buffer_fini(&type);
     }
     lake_table_info_fini(&info);
@@ -108,28 +112,83 @@ static bool run_backslash(const struct cli_options *options, lake_client *client
     return true;
 }
 
-/* The statement ends with a ; outside quotes at the end of what was typed. */
-static bool statement_is_complete(const struct base_buffer *statement)
+/* Where what starts at `at` ends: a quoted text, a comment or one character. SIZE_MAX: not yet. */
+static size_t skip_piece(struct lake_str sql, size_t at)
 {
-    char quote = '\0';
-    char last = '\0';
-    for (size_t i = 0; i < statement->size; i++) {
-        char c = (char)statement->data[i];
-        if (quote != '\0')
-            quote = c == quote ? '\0' : quote;
-        else if (c == '\'' || c == '"')
-            quote = c;
-        if (!isspace((unsigned char)c))
-            last = c;
+    const char *end = NULL;
+    const char *rest = sql.data + at;
+    size_t left = sql.size - at;
+    if (*rest == '\'' || *rest == '"') {
+        end = memchr(rest + 1, *rest, left - 1);
+        return end == NULL ? SIZE_MAX : (size_t)(end - sql.data) + 1;
     }
-    return quote == '\0' && last == ';';
+    if (left >= 2 && memcmp(rest, "--", 2) == 0) {
+        end = memchr(rest, '\n', left);
+        return end == NULL ? sql.size : (size_t)(end - sql.data);
+    }
+    if (left >= 2 && memcmp(rest, "/*", 2) == 0) {
+        end = memmem(rest + 2, left - 2, "*/", 2);
+        return end == NULL ? SIZE_MAX : (size_t)(end - sql.data) + 2;
+    }
+    return at + 1;
 }
 
+/* The statement ends with a ; outside quotes and comments, behind which only these and blanks are.
+ */
+static bool statement_is_complete(const struct base_buffer *statement)
+{
+    struct lake_str sql = {(const char *)statement->data, statement->size};
+    bool complete = false;
+    for (size_t at = 0; at < sql.size;) {
+        size_t end = skip_piece(sql, at);
+        if (end == SIZE_MAX)
+            return false;
+        bool comment = end > at + 1 && (sql.data[at] == '-' || sql.data[at] == '/');
+        if (!comment && !isspace((unsigned char)sql.data[at]))
+            complete = sql.data[at] == ';';
+        at = end;
+    }
+    return complete;
+}
+
+/* One line that can be edited again: line ends become blanks, unless a comment ends with one. */
 static void remember(struct prompt *prompt, const char *text)
 {
     HistEvent event;
-    history(prompt->history, &event, H_ENTER, text);
-    history(prompt->history, &event, H_SAVE, prompt->history_path);
+    char *line = base_strdup(text);
+    for (char *p = line; p != NULL && *p != '\0' && strstr(text, "--") == NULL; p++)
+        *p = *p == '\n' ? ' ' : *p;
+    size_t size = line == NULL ? 0 : strlen(line);
+    while (size > 0 && isspace((unsigned char)line[size - 1]))
+        line[--size] = '\0';
+    if (line != NULL) {
+        mode_t mask = umask(077); /* statements can hold what others must not read */
+        history(prompt->history, &event, H_ENTER, line);
+        history(prompt->history, &event, H_SAVE, prompt->history_path);
+        umask(mask);
+    }
+    base_free(line);
+}
+
+/* Ctrl-C while a line is edited gives the line up; while a statement runs it ends the command, and
+ * the server ends the statement. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static const char *read_line(struct prompt *prompt, int *count)
+{
+    const struct sigaction give_up = {.sa_handler = on_interrupt};
+    struct sigaction before;
+    interrupted = 0;
+    sigaction(SIGINT, &give_up, &before);
+    const char *line = el_gets(prompt->editor, count);
+    sigaction(SIGINT, &before, NULL);
+    return line;
 }
 
 static void run_complete(const struct cli_options *options, lake_client *client,
@@ -147,7 +206,13 @@ static void prompt_loop(const struct cli_options *options, lake_client *client,
 {
     for (;;) {
         int count = 0;
-        const char *line = el_gets(prompt->editor, &count);
+        const char *line = read_line(prompt, &count);
+        if (interrupted) {
+            base_buffer_clear(&prompt->statement);
+            el_reset(prompt->editor);
+            fputs("\n", stdout);
+            continue;
+        }
         if (line == NULL || count <= 0)
             break;
         if (prompt->statement.size == 0 && line[0] == '\\') {
@@ -187,6 +252,10 @@ static int run_prompt(const struct cli_options *options, lake_client *client,
     prompt.history = history_init();
     if (prompt.editor == NULL || prompt.history == NULL) {
         fputs("lake: the terminal cannot be used for a prompt\n", stderr);
+        if (prompt.history != NULL)
+            history_end(prompt.history);
+        if (prompt.editor != NULL)
+            el_end(prompt.editor);
         return CLI_EXIT_FAILED;
     }
     history(prompt.history, &event, H_SETSIZE, 1000);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -165,7 +166,7 @@ static lake_status parse_number(const char *text, bool whole, struct lake_value 
         out->kind = LAKE_VALUE_DOUBLE;
         out->as.float64 = strtod(text, &end);
     }
-    if (end == text || *end != '\0' || (whole && errno != 0))
+    if (end == text || *end != '\0' || (errno != 0 && (whole || isinf(out->as.float64))))
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "'%s' is not a%s number", text,
                          whole ? " whole" : "");
     return LAKE_OK;
@@ -245,12 +246,22 @@ static lake_status fill_values(lake_client *client, const char *table, struct pu
     return status;
 }
 
+/* In quotes, with those inside doubled. */
+static lake_status append_name(struct base_buffer *sql, const char *before, const char *name,
+                               struct lake_error *err)
+{
+    lake_status status = base_buffer_append(sql, before, strlen(before), err);
+    for (const char *p = name; *p != '\0' && status == LAKE_OK; p++)
+        status = base_buffer_append(sql, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1, err);
+    return status == LAKE_OK ? base_buffer_append(sql, "\"", 1, err) : status;
+}
+
 static lake_status insert_statement(const char *table, const struct put_row *row,
                                     struct base_buffer *sql, struct lake_error *err)
 {
     lake_status status = base_buffer_printf(sql, err, "INSERT INTO %s (", table);
     for (size_t i = 0; i < row->count && status == LAKE_OK; i++)
-        status = base_buffer_printf(sql, err, "%s\"%s\"", i == 0 ? "" : ", ", row->items[i].column);
+        status = append_name(sql, i == 0 ? "\"" : ", \"", row->items[i].column, err);
     if (status == LAKE_OK)
         status = base_buffer_printf(sql, err, ") VALUES (");
     for (size_t i = 0; i < row->count && status == LAKE_OK; i++)
@@ -362,10 +373,10 @@ static lake_status copy_to_stdout(lake_client *client, const struct lake_data_lo
     for (size_t got = 1; status == LAKE_OK && got > 0;) {
         status = lake_reader_read(reader, block, sizeof(block), &got, err);
         if (status == LAKE_OK && fwrite(block, 1, got, stdout) != got)
-            status = base_fail_errno(err, errno, "cannot write the object");
+            status = cli_write_failed(stdout, err);
     }
     if (status == LAKE_OK && fflush(stdout) != 0)
-        status = base_fail_errno(err, errno, "cannot write the object");
+        status = cli_write_failed(stdout, err);
     lake_reader_free(reader);
     return status;
 }
@@ -384,7 +395,9 @@ static lake_status fetch_one(struct get *get, const struct lake_data_location *l
                          "the statement gives several objects: name a directory with -o, or select "
                          "one row");
     if (get->to_directory)
-        snprintf(path, sizeof(path), "%s/%s", get->output, name == NULL ? "object" : name + 1);
+        snprintf(path, sizeof(path), "%s%s%s", get->output,
+                 base_str_has_suffix(base_str_of(get->output), "/") ? "" : "/",
+                 name == NULL ? "object" : name + 1);
     else
         snprintf(path, sizeof(path), "%s", get->output);
     cli_progress_init(&progress, path);
@@ -484,10 +497,14 @@ static int run_get(struct cli_options *options, int argc, char **argv)
     if (sql == NULL || get.output == NULL)
         return cli_usage_error(&cli_get, "a SELECT and -o FILE, DIRECTORY or - are needed");
     struct stat info;
-    get.to_directory = stat(get.output, &info) == 0 && S_ISDIR(info.st_mode);
     struct cli_session session;
     struct lake_error error = {0};
-    lake_status status = cli_session_open(options, &session, &error);
+    lake_status status = LAKE_OK;
+    if (base_str_has_suffix(base_str_of(get.output), "/"))
+        status = base_make_directories(get.output, &error);
+    get.to_directory = stat(get.output, &info) == 0 && S_ISDIR(info.st_mode);
+    if (status == LAKE_OK)
+        status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
         get.client = session.client;
         status = fetch_all(&get, sql, &error);
@@ -502,7 +519,8 @@ const struct cli_command cli_put = {
     "       lake put --into NAMESPACE.TABLE [--set COLUMN=VALUE …] [--file COLUMN=PATH …]\n"
     "\n"
     "Stores a file in your stage and prints where it is; with --into, adds a row that holds it.\n"
-    "Lists are written as [1, 2.5]; columns that are left out become null.\n"
+    "Lists are written as [1, 2.5], times as whole numbers in the column's unit; columns that are\n"
+    "left out become null.\n"
     "\n"
     "Examples:\n"
     "  lake put run1.mp4 --json\n"
@@ -514,7 +532,8 @@ const struct cli_command cli_get = {
     "Usage: lake get 'SELECT file_column FROM …' -o FILE|DIRECTORY|-\n"
     "\n"
     "Reads the objects of the FILE columns that the statement selects. A file appears under its\n"
-    "name only when its size and SHA-256 are right.\n"
+    "name only when its size and SHA-256 are right. With a directory, or a name that ends in /,\n"
+    "every object has a file of its own there.\n"
     "\n"
     "Examples:\n"
     "  lake get 'SELECT video FROM robots.runs WHERE id = 1' -o copy.mp4\n"

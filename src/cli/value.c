@@ -1,6 +1,7 @@
 /* One Arrow value as text for people, or as JSON for machines. */
 #include "cli_internal.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,21 +17,50 @@ static lake_status put(struct base_buffer *out, const char *text, struct lake_er
 
 /* ---- scalars ---- */
 
-/* The shortest decimal that reads back as the same number. */
+/* The fewest digits that read back as the same number, as "d.ddde±xx". */
+static void shortest(char text[40], double value, bool single)
+{
+    bool tiny = fabs(value) < (single ? (double)FLT_MIN : DBL_MIN);
+    for (int digits = tiny ? 1 : single ? 6 : 15; digits <= 17; digits++) {
+        snprintf(text, 40, "%.*e", digits - 1, value);
+        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
+            return;
+    }
+}
+
+/* As the engine and Python write it: plain from 1e-4 up to 1e16, else with an exponent. */
 static lake_status put_double(struct base_buffer *out, double value, bool single, bool json,
                               struct lake_error *err)
 {
     char text[40];
     if (!isfinite(value))
         return put(out, json ? "null" : isnan(value) ? "nan" : value > 0 ? "inf" : "-inf", err);
-    for (int digits = single ? 6 : 15; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
-            break;
+    shortest(text, value, single);
+    char *mark = strchr(text, 'e');
+    int exponent = (int)strtol(mark + 1, NULL, 10);
+    *mark = '\0';
+    char digits[24];
+    int count = 0;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p >= '0' && *p <= '9')
+            digits[count++] = *p;
     }
-    if (!json && strpbrk(text, ".en") == NULL)
-        strncat(text, ".0", sizeof(text) - strlen(text) - 1);
-    return put(out, text, err);
+    while (count > 1 && digits[count - 1] == '0')
+        count--;
+    const char *sign = text[0] == '-' ? "-" : "";
+    if (exponent < -4 || exponent >= 16)
+        return base_buffer_printf(out, err, "%s%c%s%.*se%c%02d", sign, digits[0],
+                                  count > 1 ? "." : "", count - 1, digits + 1,
+                                  exponent < 0 ? '-' : '+', abs(exponent));
+    if (exponent < 0)
+        return base_buffer_printf(out, err, "%s0.%.*s%.*s", sign, -exponent - 1, "000", count,
+                                  digits);
+    int whole = exponent + 1;
+    if (count > whole)
+        return base_buffer_printf(out, err, "%s%.*s.%.*s", sign, whole, digits, count - whole,
+                                  digits + whole);
+    return base_buffer_printf(out, err, "%s%.*s%.*s%s", sign, count, digits, whole - count,
+                              "0000000000000000", json ? "" : ".0");
 }
 
 static int64_t units_per_second(enum ArrowTimeUnit unit)
@@ -55,7 +85,7 @@ static int fraction_digits(enum ArrowTimeUnit unit)
                                                : 9;
 }
 
-/* Seconds since 1970 as a date, and with `time` as a date and time; the year may leave 0..9999. */
+/* Seconds since 1970 as a date, and with `time` as a date and time, as the engine writes them. */
 static lake_status put_moment(struct base_buffer *out, int64_t seconds, bool with_time,
                               struct lake_error *err)
 {
@@ -63,8 +93,10 @@ static lake_status put_moment(struct base_buffer *out, int64_t seconds, bool wit
     time_t moment = (time_t)seconds;
     if (gmtime_r(&moment, &parts) == NULL)
         return base_buffer_printf(out, err, "%" PRId64 "s", seconds);
-    lake_status status = base_buffer_printf(out, err, "%04d-%02d-%02d", parts.tm_year + 1900,
-                                            parts.tm_mon + 1, parts.tm_mday);
+    int year = parts.tm_year + 1900;
+    lake_status status =
+        base_buffer_printf(out, err, "%04d-%02d-%02d%s", year > 0 ? year : 1 - year,
+                           parts.tm_mon + 1, parts.tm_mday, year > 0 ? "" : " (BC)");
     if (status == LAKE_OK && with_time)
         status = base_buffer_printf(out, err, " %02d:%02d:%02d", parts.tm_hour, parts.tm_min,
                                     parts.tm_sec);
@@ -75,9 +107,13 @@ static lake_status put_fraction(struct base_buffer *out, int64_t fraction, enum 
                                 struct lake_error *err)
 {
     int digits = fraction_digits(unit);
-    return digits == 0 || fraction == 0
-               ? LAKE_OK
-               : base_buffer_printf(out, err, ".%0*" PRId64, digits, fraction);
+    if (fraction == 0)
+        return LAKE_OK;
+    while (fraction % 10 == 0) { /* as the engine does */
+        fraction /= 10;
+        digits--;
+    }
+    return base_buffer_printf(out, err, ".%0*" PRId64, digits, fraction);
 }
 
 static lake_status put_timestamp(struct base_buffer *out, const struct ArrowSchemaView *type,
@@ -108,6 +144,36 @@ static lake_status put_duration(struct base_buffer *out, const struct ArrowSchem
 {
     static const char *const units[] = {"s", "ms", "us", "ns"};
     return base_buffer_printf(out, err, "%" PRId64 "%s", value, units[type->time_unit]);
+}
+
+/* As the engine writes an interval: "1 year 2 months 3 days 04:05:06.7". */
+static lake_status put_interval(struct base_buffer *out, const struct ArrowInterval *value,
+                                struct lake_error *err)
+{
+    const struct {
+        int64_t count;
+        const char *unit;
+    } parts[] = {{value->months / 12, "year"}, {value->months % 12, "month"}, {value->days, "day"}};
+    const char *space = "";
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(parts) && status == LAKE_OK; i++) {
+        if (parts[i].count == 0)
+            continue;
+        status =
+            base_buffer_printf(out, err, "%s%" PRId64 " %s%s", space, parts[i].count, parts[i].unit,
+                               parts[i].count == 1 || parts[i].count == -1 ? "" : "s");
+        space = " ";
+    }
+    if (status != LAKE_OK || (value->ns == 0 && *space != '\0'))
+        return status;
+    uint64_t ns = value->ns < 0 ? 0 - (uint64_t)value->ns : (uint64_t)value->ns;
+    uint64_t seconds = ns / 1000000000;
+    status = base_buffer_printf(out, err, "%s%s%02" PRIu64 ":%02" PRIu64 ":%02" PRIu64, space,
+                                value->ns < 0 ? "-" : "", seconds / 3600, seconds / 60 % 60,
+                                seconds % 60);
+    return status == LAKE_OK
+               ? put_fraction(out, (int64_t)(ns % 1000000000), NANOARROW_TIME_UNIT_NANO, err)
+               : status;
 }
 
 static lake_status put_hex(struct base_buffer *out, struct ArrowBufferView bytes,
@@ -295,6 +361,13 @@ static lake_status put_plain(const struct ArrowSchema *schema, const struct Arro
     case NANOARROW_TYPE_TIMESTAMP:
     case NANOARROW_TYPE_DURATION:
         return put_temporal(view, type, row, style, out, err);
+    case NANOARROW_TYPE_INTERVAL_MONTH_DAY_NANO: {
+        struct ArrowInterval interval;
+        ArrowIntervalInit(&interval, type->type);
+        ArrowArrayViewGetIntervalUnsafe(view, row, &interval);
+        status = put_interval(out, &interval, err);
+        return status == LAKE_OK ? put_quoted(out, style.json, from, err) : status;
+    }
     case NANOARROW_TYPE_LIST:
     case NANOARROW_TYPE_LARGE_LIST:
     case NANOARROW_TYPE_MAP:

@@ -18,6 +18,7 @@ struct file_stream {
     char *file_metadata;
     char *source; /* the FROM clause */
     struct sql_bridge_query *query;
+    struct ArrowSchema found;  /* the file's own columns, with a target */
     struct ArrowSchema made;   /* what the engine makes */
     struct ArrowSchema wanted; /* what the stream gives */
     struct lake_error err;
@@ -27,6 +28,9 @@ static void file_stream_free(struct file_stream *stream)
 {
     sql_bridge_query_free(stream->query);
     duckdb_close(&stream->database);
+    if (stream->found.release != NULL) {
+        ArrowSchemaRelease(&stream->found);
+    }
     if (stream->made.release != NULL) {
         ArrowSchemaRelease(&stream->made);
     }
@@ -101,7 +105,18 @@ static lake_status make_source(const char *path, enum sql_file_format format, bo
     return status;
 }
 
-/* `CAST("name" AS type)`; with `try`, a cast that gives NULL instead of failing. */
+static bool has_column(const struct ArrowSchema *schema, const char *name)
+{
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (strcasecmp(schema->children[i]->name, name) == 0) { /* as the engine compares names */
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `CAST("name" AS type)`, of NULL for a column that the file lacks; with `try`, a cast that gives
+ * NULL instead of failing. */
 static lake_status append_cast(struct file_stream *stream, struct base_buffer *sql, bool try,
                                const struct ArrowSchema *field, struct lake_error *err)
 {
@@ -120,7 +135,8 @@ static lake_status append_cast(struct file_stream *stream, struct base_buffer *s
         status = base_buffer_printf(sql, err, "%sCAST(", try ? "TRY_" : "");
     }
     if (status == LAKE_OK) {
-        status = append_name(sql, field->name, err);
+        status = has_column(&stream->found, field->name) ? append_name(sql, field->name, err)
+                                                         : base_buffer_append(sql, "NULL", 4, err);
     }
     if (status == LAKE_OK) {
         status = base_buffer_printf(sql, err, " AS %s)", type);
@@ -162,22 +178,15 @@ static lake_status make_select(struct file_stream *stream, const struct ArrowSch
 
 /* ---- columns by name ---- */
 
-static bool has_column(const struct ArrowSchema *schema, const char *name)
-{
-    for (int64_t i = 0; i < schema->n_children; i++) {
-        if (strcasecmp(schema->children[i]->name, name) == 0) { /* as the engine compares names */
-            return true;
-        }
-    }
-    return false;
-}
-
+/* What a file lacks becomes null where the table takes nulls. */
 static lake_status check_columns(const struct ArrowSchema *found, const struct ArrowSchema *target,
                                  struct lake_error *err)
 {
     for (int64_t i = 0; i < target->n_children; i++) {
-        if (!has_column(found, target->children[i]->name)) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT, "column %s is missing from the file",
+        if (!has_column(found, target->children[i]->name) &&
+            (target->children[i]->flags & ARROW_FLAG_NULLABLE) == 0) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "column %s is missing from the file and takes no nulls",
                              target->children[i]->name);
         }
     }
@@ -221,7 +230,7 @@ static lake_status prepare_target(struct file_stream *stream, const struct Arrow
     if (status != LAKE_OK) {
         return status;
     }
-    ArrowSchemaRelease(&stream->made);
+    ArrowSchemaMove(&stream->made, &stream->found);
     sql_bridge_query_free(stream->query);
     stream->query = NULL;
     status = make_select(stream, target, 0, target->n_children, &sql, err);
@@ -263,6 +272,9 @@ static void name_bad_value(struct file_stream *stream)
     struct lake_error cause = stream->err;
     for (int64_t i = 0; i < stream->wanted.n_children; i++) {
         const struct ArrowSchema *field = stream->wanted.children[i];
+        if (!has_column(&stream->found, field->name)) {
+            continue;
+        }
         struct base_buffer sql;
         struct sql_bridge_query *query = NULL;
         struct ArrowArray batch = {0};

@@ -120,8 +120,9 @@ enum sql_file_format {
 /*
  * Streams a local file's rows, from an engine of its own without lock-down. When `target` is given
  * (a struct schema, borrowed during the call) the stream is cast to it by column name and gives
- * exactly that schema; a missing or extra column is INVALID_ARGUMENT by name, a type that cannot be
- * made of a file's columns UNIMPLEMENTED. A value that cannot be cast fails get_next, and
+ * exactly that schema. A column that the file lacks is null where it may be; else, and for a column
+ * that the target lacks, INVALID_ARGUMENT names it. A type that cannot be made of a file's columns
+ * is UNIMPLEMENTED. A value that cannot be cast fails get_next, and
  * get_last_error holds the message with the column's name.
  */
 lake_status sql_file_open(const char *path, enum sql_file_format format,

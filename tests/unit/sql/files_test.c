@@ -163,9 +163,12 @@ static void columns_that_do_not_match_are_named(void **state)
     struct lake_error err;
     char *text;
     make_target(&target, COLUMNS, 2);
+    expect_file(write_text("m.csv", "a\n1\n"), SQL_FILE_CSV, &target, "1|NULL\n");
+    target.children[1]->flags = 0;
     assert_int_equal(read_file(write_text("m.csv", "a\n1\n"), SQL_FILE_CSV, &target, &text, &err),
                      LAKE_INVALID_ARGUMENT);
-    assert_string_equal(err.message, "column b is missing from the file");
+    assert_string_equal(err.message, "column b is missing from the file and takes no nulls");
+    target.children[1]->flags = ARROW_FLAG_NULLABLE;
     assert_int_equal(
         read_file(write_text("e.csv", "a,b,c\n1,2,3\n"), SQL_FILE_CSV, &target, &text, &err),
         LAKE_INVALID_ARGUMENT);
