@@ -36,8 +36,8 @@ struct arrow_reading {
 lake_status arrow_read_array(struct arrow_reading *reading, const struct ArrowSchema *field,
                              struct ArrowArray *out, struct lake_error *err);
 
-/* Values of a dictionary and those of its delta as one array (concat.c). What it copies is taken from
- * *left_bytes; RESOURCE_EXHAUSTED when that is not enough. */
+/* Values of a dictionary and those of its delta as one array (concat.c). What it copies is taken
+ * from *left_bytes; RESOURCE_EXHAUSTED when that is not enough. */
 lake_status arrow_concat(const struct ArrowSchema *field, const struct ArrowArray *a,
                          const struct ArrowArray *b, uint64_t *left_bytes, struct ArrowArray *out,
                          struct lake_error *err);

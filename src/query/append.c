@@ -14,7 +14,7 @@
 #define APPEND_DEADLINE_MS   120000
 #define MAX_DESCRIPTOR_BYTES ((size_t)1024 * 1024)
 #define MAX_COMMAND_BYTES    4096
-#define MAX_ENCODED_BYTES    ((uint64_t)64 * 1024 * 1024) /* headers and bodies, as Metasrv counts */
+#define MAX_ENCODED_BYTES    ((uint64_t)64 * 1024 * 1024) /* as Metasrv counts */
 #define MAX_MESSAGES         170001                       /* SDK-4 */
 
 /* ---- messages that the decoder and the transport both hold ---- */

@@ -152,6 +152,10 @@ static void csv_with_a_target_is_cast_not_guessed(void **state)
                                            "2,0.10,,false,,,\n");
     expect_file(path, SQL_FILE_CSV, &target,
                 "007|1|0.5|-1|1000000|1|125\n0.10|2|NULL|NULL|NULL|0|NULL\n");
+    /* everything in quotes: an empty text is one, an empty number is none */
+    path = write_text("q.csv", "\"n\",\"code\",\"x\"\n\"1\",\"\",\"\"\n\"\",,\"2.5\"\n");
+    expect_file(path, SQL_FILE_CSV, &target,
+                "|1|NULL|NULL|NULL|NULL|NULL\nNULL|NULL|2.5|NULL|NULL|NULL|NULL\n");
     target.release(&target);
 }
 
