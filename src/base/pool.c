@@ -1,4 +1,8 @@
-/* The worker pool: a ring of tasks, a fixed number of threads. */
+/*
+ * The worker pool: a ring of tasks, a fixed number of threads. A task goes to the worker that was
+ * busy last, whose stack, caches and allocator's memory are warm: of many workers a light load
+ * wakes few.
+ */
 #include "base.h"
 
 #include <signal.h>
@@ -11,9 +15,15 @@ struct task {
     void *context;
 };
 
+struct worker { /* on its thread's stack */
+    pthread_cond_t wake;
+    bool called; /* off the list of the idle: there is a task, or the pool is ending */
+    struct worker *next_idle;
+};
+
 struct base_pool {
-    pthread_mutex_t lock; /* guards everything below but `threads` */
-    pthread_cond_t wake;  /* a task was queued, or the pool is ending */
+    pthread_mutex_t lock; /* guards everything below but `threads`, and every worker */
+    struct worker *idle;  /* the last to become so first */
     struct task *queue;   /* ring of queue_limit */
     uint32_t queue_limit;
     uint32_t first;
@@ -23,13 +33,35 @@ struct base_pool {
     pthread_t threads[];
 };
 
+/* All with the lock held. */
+static void wait_idle(struct base_pool *pool, struct worker *self)
+{
+    self->called = false;
+    self->next_idle = pool->idle;
+    pool->idle = self;
+    while (!self->called)
+        (void)pthread_cond_wait(&self->wake, &pool->lock);
+}
+
+static void call_idle(struct base_pool *pool)
+{
+    struct worker *worker = pool->idle;
+    if (worker == NULL)
+        return;
+    pool->idle = worker->next_idle;
+    worker->called = true;
+    (void)pthread_cond_signal(&worker->wake);
+}
+
 static void *work(void *argument)
 {
     struct base_pool *pool = argument;
+    struct worker self = {.called = false};
+    (void)pthread_cond_init(&self.wake, NULL);
     (void)pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (pool->queued == 0 && !pool->ending)
-            (void)pthread_cond_wait(&pool->wake, &pool->lock);
+            wait_idle(pool, &self);
         if (pool->queued == 0)
             break;
         struct task task = pool->queue[pool->first];
@@ -40,6 +72,7 @@ static void *work(void *argument)
         (void)pthread_mutex_lock(&pool->lock);
     }
     (void)pthread_mutex_unlock(&pool->lock);
+    (void)pthread_cond_destroy(&self.wake);
     return NULL;
 }
 
@@ -81,7 +114,6 @@ lake_status base_pool_new(uint32_t thread_count, uint32_t queue_limit, struct ba
     if (pool == NULL)
         return base_fail_no_memory(err, pool_bytes);
     (void)pthread_mutex_init(&pool->lock, NULL);
-    (void)pthread_cond_init(&pool->wake, NULL);
     pool->queue_limit = queue_limit;
     pool->queue = base_alloc_array(queue_limit, sizeof(*pool->queue));
     lake_status status = pool->queue == NULL
@@ -106,7 +138,7 @@ lake_status base_pool_submit(struct base_pool *pool, base_pool_task task, void *
         uint32_t slot = (pool->first + pool->queued) % pool->queue_limit;
         pool->queue[slot] = (struct task){task, context};
         pool->queued++;
-        (void)pthread_cond_signal(&pool->wake);
+        call_idle(pool);
     }
     (void)pthread_mutex_unlock(&pool->lock);
     if (status != LAKE_OK)
@@ -122,11 +154,11 @@ void base_pool_free(struct base_pool *pool)
         return;
     (void)pthread_mutex_lock(&pool->lock);
     pool->ending = true;
-    (void)pthread_cond_broadcast(&pool->wake);
+    while (pool->idle != NULL)
+        call_idle(pool);
     (void)pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->thread_count; i++)
         (void)pthread_join(pool->threads[i], NULL);
-    (void)pthread_cond_destroy(&pool->wake);
     (void)pthread_mutex_destroy(&pool->lock);
     base_free(pool->queue);
     base_free(pool);
