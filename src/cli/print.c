@@ -431,8 +431,8 @@ lake_status cli_print_stream(struct ArrowArrayStream *stream, enum cli_format fo
 /* ---- progress ---- */
 
 #define REDRAW_US   100000
-#define BAR_WIDTH   30
-#define LABEL_WIDTH 24 /* with the bar and the figures a line of 80 columns */
+#define BAR_WIDTH   24
+#define LABEL_WIDTH 18 /* with the bar and the figures a line of 80 columns */
 
 void cli_progress_init(struct cli_progress *progress, const char *label)
 {

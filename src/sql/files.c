@@ -17,6 +17,7 @@ struct file_stream {
     duckdb_database database;
     char *file_metadata;
     char *source; /* the FROM clause */
+    bool csv;
     struct sql_bridge_query *query;
     struct ArrowSchema found;  /* the file's own columns, with a target */
     struct ArrowSchema made;   /* what the engine makes */
@@ -87,7 +88,8 @@ static lake_status make_source(const char *path, enum sql_file_format format, bo
                                           [SQL_FILE_CSV] = "read_csv",
                                           [SQL_FILE_JSON] = "read_json"};
     const char *options = format == SQL_FILE_CSV && has_target
-                              ? ", hive_partitioning = false, header = true, all_varchar = true)"
+                              ? ", hive_partitioning = false, header = true, all_varchar = true, "
+                                "allow_quoted_nulls = false)"
                               : ", hive_partitioning = false)";
     struct base_buffer sql;
     base_buffer_init(&sql, STATEMENT_MAX_BYTES);
@@ -115,8 +117,37 @@ static bool has_column(const struct ArrowSchema *schema, const char *name)
     return false;
 }
 
-/* `CAST("name" AS type)`, of NULL for a column that the file lacks; with `try`, a cast that gives
- * NULL instead of failing. */
+static bool is_text(const struct ArrowSchema *field)
+{
+    static const char *const FORMATS[] = {"u", "U", "vu", "z", "Z", "vz"};
+    const char *format = field->dictionary != NULL ? field->dictionary->format : field->format;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(FORMATS); i++) {
+        if (strcmp(format, FORMATS[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a column is cast from: NULL when the file lacks it. In CSV an empty field is NULL, and an
+ * empty one in quotes is an empty text where there can be one. */
+static lake_status append_source(struct file_stream *stream, struct base_buffer *sql,
+                                 const struct ArrowSchema *field, struct lake_error *err)
+{
+    if (!has_column(&stream->found, field->name)) {
+        return base_buffer_append(sql, "NULL", 4, err);
+    }
+    if (!stream->csv || is_text(field)) {
+        return append_name(sql, field->name, err);
+    }
+    lake_status status = base_buffer_printf(sql, err, "NULLIF(");
+    if (status == LAKE_OK) {
+        status = append_name(sql, field->name, err);
+    }
+    return status == LAKE_OK ? base_buffer_printf(sql, err, ", '')") : status;
+}
+
+/* `CAST(source AS type)`; with `try`, a cast that gives NULL instead of failing. */
 static lake_status append_cast(struct file_stream *stream, struct base_buffer *sql, bool try,
                                const struct ArrowSchema *field, struct lake_error *err)
 {
@@ -135,8 +166,7 @@ static lake_status append_cast(struct file_stream *stream, struct base_buffer *s
         status = base_buffer_printf(sql, err, "%sCAST(", try ? "TRY_" : "");
     }
     if (status == LAKE_OK) {
-        status = has_column(&stream->found, field->name) ? append_name(sql, field->name, err)
-                                                         : base_buffer_append(sql, "NULL", 4, err);
+        status = append_source(stream, sql, field, err);
     }
     if (status == LAKE_OK) {
         status = base_buffer_printf(sql, err, " AS %s)", type);
@@ -283,7 +313,7 @@ static void name_bad_value(struct file_stream *stream)
         base_buffer_init(&sql, STATEMENT_MAX_BYTES);
         lake_status status =
             base_buffer_printf(&sql, NULL, "SELECT 1 FROM %s WHERE ", stream->source);
-        status = status == LAKE_OK ? append_name(&sql, field->name, NULL) : status;
+        status = status == LAKE_OK ? append_source(stream, &sql, field, NULL) : status;
         status = status == LAKE_OK ? base_buffer_printf(&sql, NULL, " IS NOT NULL AND ") : status;
         status = status == LAKE_OK ? append_cast(stream, &sql, true, field, NULL) : status;
         status =
@@ -456,6 +486,7 @@ lake_status sql_file_open(const char *path, enum sql_file_format format,
     if (stream == NULL) {
         return base_fail_no_memory(err, sizeof(*stream));
     }
+    stream->csv = format == SQL_FILE_CSV;
     status = make_source(path, format, target != NULL, &stream->source, err);
     if (status == LAKE_OK) {
         status = open_instance(stream, err);

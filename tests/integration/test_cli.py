@@ -1,0 +1,674 @@
+"""The command line as its users meet it: help, exit codes, errors, formats, pipes and terminals."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+from lake_server import LAKE, LakeServer, clean_environment
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LakeServer(tmp_path_factory.mktemp("cli"), env={"LAKE_LOG": "warn"}) as running:
+        yield running
+
+
+def lake(*arguments, env=None, stdin=None):
+    return subprocess.run([LAKE, *map(str, arguments)], capture_output=True, text=True, timeout=120,
+                          input=stdin, env=clean_environment(env))
+
+
+def error_of(done):
+    assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stderr)
+
+
+# ---- help, usage, exit codes ------------------------------------------------------------------------
+
+COMMANDS = ["up", "meta", "query", "table", "client", "sql", "import", "put", "get"]
+
+
+def test_help_lists_every_command_and_each_explains_itself():
+    overview = lake("--help")
+    assert overview.returncode == 0 and overview.stderr == ""
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} ", overview.stdout, re.M), command
+        done = lake(command, "--help")
+        assert done.returncode == 0 and done.stderr == ""
+        assert done.stdout.startswith(f"Usage: lake {command}"), command
+        assert "Example" in done.stdout, command
+        assert lake(command, "-h").stdout == done.stdout
+    assert lake("table", "create", "--help").stdout == lake("table", "--help").stdout
+
+
+def test_options_in_help_are_options():
+    """Every --option that a help text names is taken by that command (or says what it needs)."""
+    common = set(re.findall(r"^  (--[a-z-]+)", lake("--help").stdout, re.M))
+    for command in COMMANDS:
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", lake(command, "--help").stdout))
+        for option in (named | common) - {"--help", "--version"}:
+            verb = {"table": ["create"], "client": ["create-table"]}.get(command, [])
+            done = lake(command, *verb, option, "x", "--nonsense")
+            assert done.returncode == 2, (command, option)
+            assert f"there is no option {option}" not in done.stderr, (command, option)
+
+
+def test_version_everywhere():
+    assert re.fullmatch(r"lake \d+\.\d+\.\d+\n", lake("--version").stdout)
+    assert lake("sql", "--version").stdout == lake("--version").stdout
+
+
+@pytest.mark.parametrize("arguments, said", [
+    ([], "Usage"),
+    (["frobnicate"], "no command frobnicate"),
+    (["--nope"], "no option --nope"),
+    (["sql", "--nope"], "no option --nope"),
+    (["sql", "SELECT 1", "--format"], "--format needs a value"),
+    (["sql", "SELECT 1", "--json=yes"], "takes no value"),
+    (["sql", "SELECT 1", "--format", "xml"], "table, csv, json or arrow"),
+    (["sql", "SELECT 1", "SELECT 2"], "one statement"),
+    (["table"], "create, list, describe or drop"),
+    (["table", "frob"], "no lake table frob"),
+    (["table", "create", "a.b"], "--column"),
+    (["table", "describe"], "which table"),
+    (["table", "drop", "a.b", "c.d"], "unexpected argument c.d"),
+    (["client", "create-table", "a.b"], "--addr"),
+    (["import", "a.b"], "at least one file"),
+    (["put"], "give a file"),
+    (["put", "--into", "a.b"], "give a file"),
+    (["put", "--into", "a.b", "--set", "x"], "column=value"),
+    (["get", "SELECT 1"], "-o"),
+    (["up", "now"], "unexpected argument now"),
+])
+def test_wrong_usage_exits_with_2_and_says_why(arguments, said):
+    done = lake(*arguments)
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_follows_two_dashes_is_no_option(server):
+    done = server.run("sql", "--format", "csv", "--", "-- a comment first\nSELECT 7 AS seven",
+                      check=False)
+    # the data directory comes after it, and is taken as a second statement
+    assert done.returncode == 2
+    done = lake("sql", "--addr", server.address, "--format", "csv", "--",
+                "-- a comment first\nSELECT 7 AS seven")
+    assert done.stdout == "seven\n7\n"
+
+
+def test_errors_are_json_when_asked(server):
+    for arguments in (["sql", "SELECT nope"], ["table", "describe", "no.such"],
+                      ["put", "/no/such/file"], ["get", "SELECT 1 AS x", "-o", "-"],
+                      ["import", "no.such", "/no/such.parquet"],
+                      ["table", "create", "a.b", "--column", "x:what"]):
+        done = server.run(*arguments, "--json", check=False)
+        error = error_of(done)
+        assert set(error) <= {"error", "message", "cause"} and error["message"], arguments
+        plain = server.run(*arguments, check=False)
+        assert plain.returncode == 1 and plain.stderr.startswith("lake: "), arguments
+        assert plain.stdout == ""
+
+
+def test_nobody_at_the_address_is_said_at_once():
+    started = time.monotonic()
+    error = error_of(lake("sql", "SELECT 1", "--addr", "127.0.0.1:1", "--json"))
+    assert error["error"] == "UNAVAILABLE" and "127.0.0.1:1" in error["message"]
+    assert time.monotonic() - started < 20
+
+
+def test_a_token_is_never_printed(server, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("s3cr3t-token\n")
+    done = lake("sql", "SELECT 1", "--addr", server.address, "--token-file", token)
+    assert done.returncode in (0, 1) and "s3cr3t" not in done.stdout + done.stderr
+    token.chmod(0o644)
+    done = lake("sql", "SELECT 1", "--addr", server.address, "--token-file", token)
+    assert done.returncode == 1 and "s3cr3t" not in done.stderr and str(token) in done.stderr
+
+
+def test_commands_work_without_a_server(tmp_path):
+    def local(*arguments):
+        return lake(*arguments, "--data-dir", tmp_path / "data")
+    assert local("table", "create", "a.b", "--column", "x:int64").returncode == 0
+    assert local("put", "--into", "a.b", "--set", "x=5").returncode == 0
+    assert json.loads(local("sql", "SELECT x FROM a.b", "--json").stdout) == [{"x": 5}]
+    assert json.loads(local("table", "list", "--json").stdout) == ["a.b"]
+    described = json.loads(local("table", "describe", "a.b", "--json").stdout)
+    assert described["version"] == 2
+    assert described["columns"] == [{"name": "x", "type": "int64", "nullable": True}]
+    assert local("table", "drop", "a.b").returncode == 0
+    assert local("table", "list").stdout == ""
+
+
+# ---- how values are printed -----------------------------------------------------------------------------
+
+
+def rows_as(server, form, sql):
+    """Standard output as it is, line ends included."""
+    done = subprocess.run([LAKE, "sql", "--addr", server.address, "--format", form, "--", sql],
+                          capture_output=True, timeout=120, env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("expression", [
+    "0.1::DOUBLE", "1::DOUBLE", "-0.0::DOUBLE", "1e15::DOUBLE", "1e16::DOUBLE", "123456789.125::DOUBLE",
+    "1e-4::DOUBLE", "1e-5::DOUBLE", "0.5::DOUBLE", "1e300::DOUBLE", "5e-324::DOUBLE",
+    "2.2250738585072014e-308::DOUBLE", "1.7976931348623157e308::DOUBLE", "3.141592653589793::DOUBLE",
+    "1e6::FLOAT", "0.1::FLOAT", "16777216::FLOAT", "123456.789::FLOAT", "1e-10::FLOAT",
+    "'inf'::DOUBLE", "'-inf'::DOUBLE", "'nan'::DOUBLE",
+    "9223372036854775807", "-9223372036854775808", "18446744073709551615::UBIGINT",
+    "12345678901234567890123456789012345678::HUGEINT", "(-1)::TINYINT",
+    "0.00::DECIMAL(10,2)", "-0.05::DECIMAL(10,2)", "12345.678::DECIMAL(38,3)", "-1::DECIMAL(4,0)",
+    "DATE '1969-12-31'", "DATE '0001-01-01'", "DATE '0044-03-15 (BC)'", "DATE '9999-12-31'",
+    "TIMESTAMP '1969-12-31 23:59:59.999999'", "TIMESTAMP '1970-01-01 00:00:00'",
+    "TIMESTAMP '1900-02-28 12:34:56.5'", "TIMESTAMP_S '1969-12-31 23:59:59'",
+    "TIMESTAMP_MS '1969-12-31 23:59:59.001'", "TIMESTAMP_NS '1969-12-31 23:59:59.000000001'",
+    "TIMESTAMPTZ '1969-12-31 23:59:59.25+00'", "TIME '00:00:00'", "TIME '23:59:59.000001'",
+    "INTERVAL '1 year 2 months 3 days'", "INTERVAL '-1 month'", "INTERVAL '36:00:01.5'",
+    "INTERVAL '-3 hours'", "INTERVAL '0 days'",
+    "true", "false", "'plain'", "'6f8e0d7a-3a52-4c42-a1d4-2f1f4ac5a1c5'::UUID",
+])
+def test_scalars_read_as_the_engine_casts_them_to_text(server, expression):
+    """Two columns, the value and its text by the engine, must be the same text."""
+    printed = list(csv.reader(io.StringIO(rows_as(
+        server, "csv", f"SELECT {expression} AS value, ({expression})::VARCHAR AS expected"))))
+    assert printed[0] == ["value", "expected"]
+    assert printed[1][0] == printed[1][1]
+
+
+def test_json_is_exact_for_python(server):
+    sql = ("SELECT 9007199254740993 AS big, 0.1::DOUBLE AS tenth, 1e16::DOUBLE AS large, 5e-324::DOUBLE "
+           "AS tiny, 0.1::FLOAT AS single, 'nan'::DOUBLE AS none, 1.50::DECIMAL(4,2) AS price, "
+           "'a\"b\\c' || chr(10) || chr(9) || chr(1) || 'é漢🤖' AS text, NULL AS nothing, "
+           "'\\xFF\\x00ab'::BLOB AS bytes, [1, NULL, 3] AS list, {'x': 1, 'y': [{'z': 'q'}]} AS nested, "
+           "MAP {'k': 1} AS map, DATE '1969-12-31' AS day, true AS yes, "
+           "TIMESTAMP '1969-12-31 23:59:59.5' AS at, INTERVAL '1 day' AS span")
+    row, = json.loads(rows_as(server, "json", sql), parse_float=str)
+    assert row["big"] == 9007199254740993
+    assert float(row["tenth"]) == 0.1 and float(row["large"]) == 1e16 and float(row["tiny"]) == 5e-324
+    assert row["single"] == "0.1" and row["price"] == "1.50"
+    assert row["none"] is None and row["nothing"] is None
+    assert row["text"] == 'a"b\\c\n\t\x01é漢🤖'
+    assert bytes.fromhex(row["bytes"]) == b"\xff\x00ab"
+    assert row["list"] == [1, None, 3]
+    assert row["nested"] == {"x": 1, "y": [{"z": "q"}]}
+    assert row["map"] == [{"key": "k", "value": 1}]
+    assert row["day"] == "1969-12-31" and row["at"] == "1969-12-31 23:59:59.5"
+    assert row["yes"] is True and row["span"] == "1 day"
+
+
+def test_json_of_no_rows_is_an_empty_list(server):
+    assert rows_as(server, "json", "SELECT 1 AS x WHERE false") == "[]\n"
+    assert rows_as(server, "csv", "SELECT 1 AS x WHERE false") == "x\n"
+    assert rows_as(server, "table", "SELECT 1 AS x WHERE false") == "x\n─\n"
+
+
+def test_csv_survives_quotes_commas_and_line_ends(server):
+    texts = ["plain", "with, comma", 'with "quotes"', "two\nlines", "cr\rhere", "", " spaces ", "é漢"]
+    values = ", ".join(f"({i}, '{t}')" for i, t in enumerate(texts))
+    printed = rows_as(server, "csv", f"SELECT i, t AS \"a,b\" FROM (VALUES {values}) v(i, t) ORDER BY i")
+    parsed = list(csv.reader(io.StringIO(printed, newline="")))
+    assert parsed[0] == ["i", "a,b"]
+    assert [row[1] for row in parsed[1:]] == texts
+    printed = rows_as(server, "csv", "SELECT NULL AS a, '' AS b, [1, 2] AS c")
+    assert printed == 'a,b,c\n,"","[1,2]"\n'
+
+
+def test_csv_reads_back_through_import(server, tmp_path):
+    server.run("table", "create", "csv.back", "--column", "i:int64!", "--column", "t:utf8",
+               "--column", "x:double", "--column", "at:timestamp[us]")
+    source = ("SELECT i, CASE WHEN i % 5 = 0 THEN NULL WHEN i % 5 = 1 THEN '' ELSE 'a\"b,' || i END AS t, "
+              "sin(i) AS x, TIMESTAMP '1969-12-31 23:59:00.25' + to_seconds(i) AS at FROM range(100) r(i)")
+    (tmp_path / "rows.csv").write_bytes(rows_as(server, "csv", source).encode())
+    server.run("import", "csv.back", tmp_path / "rows.csv")
+    difference = f"(({source}) EXCEPT (FROM csv.back)) UNION ALL ((FROM csv.back) EXCEPT ({source}))"
+    assert rows_as(server, "json", difference) == "[]\n"
+
+
+def test_arrow_output_is_a_stream_that_pyarrow_reads(server):
+    done = subprocess.run([LAKE, "sql", "SELECT i, i::VARCHAR AS t FROM range(200000) r(i)", "--format",
+                           "arrow", "--addr", server.address], capture_output=True, timeout=120,
+                          env=clean_environment())
+    table = pa.ipc.open_stream(done.stdout).read_all()
+    assert table.num_rows == 200000
+    assert table["i"].to_pylist() == list(range(200000))
+    assert table["t"][199999].as_py() == "199999"
+
+
+def test_columns_are_aligned_by_what_a_terminal_shows(server):
+    printed = rows_as(server, "table",
+                      "SELECT * FROM (VALUES ('a', 1), ('漢字', 22), ('é', 333), ('e' || chr(769), 4), "
+                      "('🤖', 5)) v(name, n)")
+    assert printed.splitlines() == [
+        "name    n", "────  ───", "a       1", "漢字   22", "é     333", "e\u0301       4", "🤖      5"]
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(server):
+    sql = "SELECT 'a' || chr(27) || '[31m' || chr(7) || chr(155) || chr(127) AS \"h\x1b[1m\", 'x\ny' AS z"
+    printed = rows_as(server, "table", sql)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", printed)
+    assert len(printed.splitlines()) == 3
+    done = server.run("sql", "SELECT '\x1b[31m'::INTEGER", check=False)
+    assert done.returncode == 1 and "\x1b" not in done.stderr
+
+
+def test_long_texts_are_cut_in_tables_only(server):
+    assert len(rows_as(server, "table", "SELECT repeat('x', 1000) AS t").splitlines()[2]) == 120
+    assert rows_as(server, "table", "SELECT repeat('x', 1000) AS t").splitlines()[2].endswith("…")
+    assert rows_as(server, "csv", "SELECT repeat('x', 1000) AS t").splitlines()[1] == "x" * 1000
+
+
+def test_a_file_reads_as_what_it_is(server, tmp_path):
+    server.run("table", "create", "print.files", "--column", "video:FILE")
+    (tmp_path / "v.mp4").write_bytes(b"x" * 2500)
+    server.run("put", "--into", "print.files", "--file", f"video={tmp_path / 'v.mp4'}")
+    assert rows_as(server, "table", "SELECT video FROM print.files").splitlines()[2] == "video/mp4 2.5 kB"
+    value = json.loads(rows_as(server, "csv", "SELECT video FROM print.files").splitlines()[1]
+                       .strip('"').replace('""', '"'))
+    assert value["size_bytes"] == 2500 and value["uri"].startswith("file://")
+
+
+def test_a_statement_can_come_from_standard_input(server):
+    done = lake("sql", "--addr", server.address, "--format", "csv", stdin="SELECT 1 AS x;\n")
+    assert done.stdout == "x\n1\n"
+
+
+# ---- pipes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "arrow"])
+def test_a_reader_that_has_enough_ends_it_quietly(server, form):
+    """The result is endless: only the closed pipe can end the command."""
+    process = subprocess.Popen(
+        [LAKE, "sql", "SELECT a.range FROM range(10000000) a, range(10000000) b", "--format", form,
+         "--addr", server.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=clean_environment())
+    assert process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_a_full_disk_is_no_closed_pipe(server):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([LAKE, "sql", "SELECT range FROM range(100000)", "--format", "csv",
+                               "--addr", server.address], stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=60, env=clean_environment())
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+
+
+def test_an_error_is_said_although_nobody_reads_the_output(server):
+    process = subprocess.Popen([LAKE, "sql", "SELECT nope", "--addr", server.address],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert b"nope" in process.stderr.read()
+    process.stderr.close()
+
+
+# ---- files into tables ------------------------------------------------------------------------------------
+
+
+def json_rows(server, sql):
+    return json.loads(rows_as(server, "json", sql))
+
+
+def import_error(server, *arguments):
+    return error_of(server.run("import", *arguments, "--json", check=False))
+
+
+WIDE = pa.table({"id": pa.array(range(25000), pa.int64()),
+                 "name": pa.array([None if i % 7 == 0 else f"row {i}" for i in range(25000)]),
+                 "x": pa.array([i / 8 for i in range(25000)], pa.float64())})
+
+
+def write_files(directory):
+    pq.write_table(WIDE, directory / "rows.parquet", row_group_size=7000)
+    feather.write_feather(WIDE, directory / "rows.feather", compression="lz4", chunksize=6000)
+    for name, options in (("rows.arrow", None),
+                          ("zstd.arrow", pa.ipc.IpcWriteOptions(compression="zstd")),
+                          ("lz4.arrow", pa.ipc.IpcWriteOptions(compression="lz4"))):
+        with pa.ipc.new_file(str(directory / name), WIDE.schema, options=options) as writer:
+            writer.write_table(WIDE)
+    with pa.ipc.new_stream(str(directory / "rows.arrows"), WIDE.schema) as writer:
+        writer.write_table(WIDE, max_chunksize=4000)
+    with open(directory / "rows.csv", "w") as out:
+        out.write("id,name,x\n")
+        for row in WIDE.to_pylist():
+            out.write(f"{row['id']},{row['name'] or ''},{row['x']}\n")
+    with open(directory / "rows.jsonl", "w") as out:
+        for row in WIDE.to_pylist():
+            out.write(json.dumps(row) + "\n")
+
+
+def test_every_kind_of_file_gives_the_same_rows_10_000_a_version(server, tmp_path):
+    write_files(tmp_path)
+    for path in sorted(tmp_path.iterdir()):
+        table = f"kinds.{path.stem}_{path.suffix[1:]}"
+        server.run("table", "create", table, "--column", "id:int64", "--column", "name:utf8",
+                   "--column", "x:double")
+        done = json.loads(server.run("import", table, path, "--json").stdout)
+        assert done == {"rows": 25000, "version": 4}, path
+        assert json_rows(server, f"SELECT count(*) AS n, sum(id)::BIGINT AS ids, sum(x) AS x, "
+                                 f"count(name) AS names, max(name) AS last FROM {table}") == [
+            {"n": 25000, "ids": 312487500, "x": 39060937.5, "names": 21428, "last": "row 9999"}], path
+        assert json_rows(server, f"SELECT count(*) AS n FROM {table} WHERE x <> id / 8 OR "
+                                 f"name IS DISTINCT FROM CASE WHEN id % 7 <> 0 THEN 'row ' || id END") == [
+            {"n": 0}], path
+
+
+def write_arrow(path, table):
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+def test_columns_go_by_name_and_missing_ones_become_null(server, tmp_path, suffix):
+    table = f"names.t_{suffix}"
+    server.run("table", "create", table, "--column", "a:int64!", "--column", "b:int64",
+               "--column", "c:utf8")
+    path = tmp_path / f"rows.{suffix}"
+    rows = pa.table({"b": pa.array([10, 20], pa.int64()), "A": pa.array([1, 2], pa.int64())})
+    if suffix == "parquet":
+        pq.write_table(rows, path)
+    elif suffix == "arrow":
+        write_arrow(path, rows)
+    elif suffix == "csv":
+        path.write_text("b,A\n10,1\n20,2\n")
+    else:
+        path.write_text('{"b": 10, "A": 1}\n{"b": 20, "A": 2}\n')
+    server.run("import", table, path)
+    assert json_rows(server, f"SELECT * FROM {table} ORDER BY a") == [
+        {"a": 1, "b": 10, "c": None}, {"a": 2, "b": 20, "c": None}]
+    if suffix == "csv":
+        path.write_text("b\n10\n")
+    elif suffix == "jsonl":
+        path.write_text('{"b": 10}\n')
+    elif suffix == "arrow":
+        write_arrow(path, rows.select(["b"]))
+    else:
+        pq.write_table(rows.select(["b"]), path)
+    error = import_error(server, table, path)
+    assert error["error"] == "INVALID_ARGUMENT", error
+    assert "column a is missing" in error["message"] and path.name in error["message"], error
+
+
+def test_arrow_types_that_lose_nothing_are_converted(server, tmp_path):
+    server.run("table", "create", "convert.ok", "--column", "i:int32", "--column", "u:uint64",
+               "--column", "x:double", "--column", "s:utf8", "--column", "k:utf8", "--column", "b:binary",
+               "--column", "v:float[2]")
+    source = pa.table({
+        "i": pa.array([1, None, -2147483648], pa.int64()), "u": pa.array([0, 1, None], pa.uint8()),
+        "x": pa.array([0.1, None, float("inf")], pa.float32()),
+        "s": pa.array(["a", None, "ccc"], pa.large_utf8()),
+        "k": pa.array(["q", None, "q"]).dictionary_encode(),
+        "b": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+        "v": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.float32(), 2))})
+    write_arrow(tmp_path / "ok.arrow", source.slice(0, 2))
+    write_arrow(tmp_path / "more.arrow", source.slice(2, 1))
+    server.run("import", "convert.ok", tmp_path / "ok.arrow", tmp_path / "more.arrow")
+    rows = json_rows(server, "SELECT * FROM convert.ok")
+    assert [row["i"] for row in rows] == [1, None, -2147483648]
+    assert [row["u"] for row in rows] == [0, 1, None]
+    assert rows[0]["x"] == pytest.approx(0.1, rel=1e-7) and rows[1]["x"] is None
+    assert [row["s"] for row in rows] == ["a", None, "ccc"]
+    assert [row["k"] for row in rows] == ["q", None, "q"]
+    assert [row["b"] for row in rows] == [b"ab".hex(), None, b"cd".hex()]
+    assert [row["v"] for row in rows] == [[1, 2], None, [3, 4]]
+
+
+@pytest.mark.parametrize("column, said", [
+    (pa.array([1.5, 2.5]), "column i is double in the file and int32 in the table"),
+    (pa.array(["1", "2"]), "column i is utf8"),
+    (pa.array([1, 2**31], pa.int64()), "column i: a value does not fit"),
+    (pa.array([1, 2], pa.timestamp("us")), "column i is timestamp[us]"),
+])
+def test_arrow_types_that_may_lose_something_are_refused(server, tmp_path, column, said):
+    server.run("table", "create", "convert.bad", "--column", "i:int32", check=False)
+    error = import_error(server, "convert.bad", write_arrow(tmp_path / "bad.arrow", pa.table({"i": column})))
+    assert error["error"] == "INVALID_ARGUMENT" and said in error["message"], error
+    assert "bad.arrow" in error["message"]
+    assert json_rows(server, "SELECT count(*) AS n FROM convert.bad") == [{"n": 0}]
+
+
+def test_nulls_for_a_column_without_them_are_refused(server, tmp_path):
+    server.run("table", "create", "convert.required", "--column", "i:int64!")
+    write_arrow(tmp_path / "nulls.arrow", pa.table({"i": pa.array([1, None], pa.int64())}))
+    error = import_error(server, "convert.required", tmp_path / "nulls.arrow")
+    assert error["error"] == "INVALID_ARGUMENT" and "not null" in error["message"], error
+
+
+def test_a_column_that_the_table_lacks_is_named(server, tmp_path):
+    server.run("table", "create", "convert.extra", "--column", "i:int64")
+    for path in (write_arrow(tmp_path / "extra.arrow", pa.table({"i": [1], "j": [2]})),):
+        error = import_error(server, "convert.extra", path)
+        assert "column j is not a column of the table" in error["message"], error
+
+
+def test_large_batches_and_large_rows_are_split_to_fit_an_append(server, tmp_path):
+    """One batch of 100 MB; rows of 9 MB before many small ones, so that an average would mislead."""
+    server.run("table", "create", "large.rows", "--column", "id:int64", "--column", "data:large_utf8")
+    sizes = [9_000_000] * 9 + [10] * 20000
+    rows = pa.table({"id": pa.array(range(len(sizes)), pa.int64()),
+                     "data": pa.array(["x" * size for size in sizes], pa.large_utf8())})
+    write_arrow(tmp_path / "large.arrow", rows.combine_chunks())
+    server.run("import", "large.rows", tmp_path / "large.arrow")
+    assert json_rows(server, "SELECT count(*) AS n, sum(length(data))::BIGINT AS bytes FROM large.rows") == [
+        {"n": len(sizes), "bytes": sum(sizes)}]
+
+
+def test_a_failure_says_how_many_rows_are_in(server, tmp_path):
+    server.run("table", "create", "partly.t", "--column", "i:int32")
+    values = list(range(15000)) + [2**40]
+    write_arrow(tmp_path / "partly.arrow", pa.table({"i": pa.array(values, pa.int64())}))
+    pq.write_table(pa.table({"i": list(range(10000))}), tmp_path / "good.parquet")
+    error = import_error(server, "partly.t", tmp_path / "good.parquet", tmp_path / "partly.arrow")
+    assert "10000 rows before that were imported, up to version 2" in error["message"], error
+    assert json_rows(server, "SELECT count(*) AS n FROM partly.t") == [{"n": 10000}]
+
+
+def test_create_takes_the_columns_of_the_first_file(server, tmp_path):
+    write_arrow(tmp_path / "one.arrow", pa.table({"i": pa.array([1], pa.int16()), "s": ["x"]}))
+    server.run("import", "made.up", tmp_path / "one.arrow", "--create")
+    columns = json.loads(server.run("table", "describe", "made.up", "--json").stdout)["columns"]
+    assert [(c["name"], c["type"]) for c in columns] == [("i", "int16"), ("s", "utf8")]
+    error = import_error(server, "made.not", tmp_path / "one.arrow")
+    assert error["error"] == "NOT_FOUND" and "--create" in error["message"]
+    (tmp_path / "rows.bin").write_bytes(b"?")
+    error = import_error(server, "made.up", tmp_path / "rows.bin")
+    assert "--from" in error["message"]
+    os.rename(tmp_path / "one.arrow", tmp_path / "one.bin")
+    server.run("import", "made.up", tmp_path / "one.bin", "--from", "arrow")
+    assert json_rows(server, "SELECT count(*) AS n FROM made.up") == [{"n": 2}]
+
+
+@pytest.mark.parametrize("content", [b"", b"ARROW1\0\0", b"PAR1", b"FEA1 old feather", b"\xff" * 64])
+def test_broken_arrow_files_are_refused(server, tmp_path, content):
+    server.run("table", "create", "broken.t", "--column", "i:int64", check=False)
+    (tmp_path / "broken.arrow").write_bytes(content)
+    error = import_error(server, "broken.t", tmp_path / "broken.arrow")
+    assert "broken.arrow" in error["message"], error
+
+
+# ---- objects ----------------------------------------------------------------------------------------------
+
+
+def test_objects_go_into_a_directory_that_is_made(server, tmp_path):
+    server.run("table", "create", "objects.t", "--column", "id:int64", "--column", "a:FILE")
+    for i in range(3):
+        (tmp_path / f"{i}.txt").write_text(f"object {i}")
+        server.run("put", "--into", "objects.t", "--set", f"id={i}", "--file", f"a={tmp_path / f'{i}.txt'}")
+    server.run("get", "SELECT a FROM objects.t ORDER BY id", "-o", f"{tmp_path}/made/here/")
+    contents = sorted(path.read_text() for path in (tmp_path / "made" / "here").iterdir())
+    assert contents == ["object 0", "object 1", "object 2"]
+    done = server.run("get", "SELECT a FROM objects.t", "-o", tmp_path / "one", check=False)
+    assert done.returncode == 1 and "directory" in done.stderr
+    done = server.run("get", "SELECT a FROM objects.t WHERE id = 1", "-o", "-")
+    assert done.stdout == "object 1"
+    done = server.run("get", "SELECT a FROM objects.t WHERE id = 77", "-o", tmp_path / "none", check=False)
+    assert done.returncode == 1 and "no objects" in done.stderr
+
+
+# ---- terminals ----------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, *arguments, home):
+        self.fd, terminal = pty.openpty()
+        self.process = subprocess.Popen(  # setsid makes the terminal the one that Ctrl-C comes from
+            ["setsid", "--ctty", LAKE, *map(str, arguments)], stdin=terminal, stdout=terminal,
+            stderr=terminal,
+            env=clean_environment({"HOME": home, "TERM": "xterm", "LANG": "C.UTF-8"}))
+        os.close(terminal)
+        self.text = ""  # what came and has not been looked at
+
+    def read(self, until, seconds=30):
+        """Waits for the pattern; gives everything up to its end and forgets it."""
+        end = time.monotonic() + seconds
+        while not re.search(until, self.text):
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            try:
+                data = os.read(self.fd, 65536) if ready else b""
+            except OSError:
+                data = b""
+            assert data, f"waited for {until!r}, got {self.text!r}"
+            self.text += data.decode(errors="replace")
+        found = re.search(until, self.text).end()
+        read, self.text = self.text[:found], self.text[found:]
+        return read
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def close(self):
+        """Reads to the end; the exit code."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                if select.select([self.fd], [], [], 0.1)[0]:
+                    os.read(self.fd, 65536)
+            except OSError:  # how a terminal ends
+                break
+        try:
+            return self.process.wait(timeout=60)
+        finally:
+            self.process.kill()
+            os.close(self.fd)
+
+
+def test_the_prompt_runs_statements_and_goes_on_after_errors(server, tmp_path):
+    server.run("table", "create", "prompt.t", "--column", "id:int64!", "--column", "state:float[7]")
+    terminal = Terminal("sql", "--addr", server.address, home=tmp_path)
+    terminal.read("lake> ")
+    terminal.send("SELECT 40 + 2 AS answer;\n")
+    assert "42" in terminal.read(r"\(1 row, [\d.]+ s\)")
+    terminal.send("SELECT 'a;b' AS semicolon, -- it's a comment; not an end\n")
+    terminal.read(r"\.\.\. ")
+    terminal.send("'two\n")
+    terminal.read(r"\.\.\. ")
+    terminal.send("lines' AS text; -- done\n")
+    assert "a;b" in terminal.read(r"\(1 row")
+    terminal.read("lake> ")
+    terminal.send("SELECT nope;\n")
+    assert "nope" in terminal.read("lake: [^\n]*nope")
+    terminal.read("lake> ")
+    terminal.send("\\t\n")
+    assert "prompt.t" in terminal.read(r"prompt\.t\r\n")
+    terminal.send("\\d prompt.t\n")
+    assert re.search(r"id +int64", terminal.read(r"state +\S*float\S*\r\n"))
+    terminal.send("\\d no.such\n")
+    terminal.read("lake: [^\n]*no.such")
+    terminal.send("\\?\n")
+    terminal.read("this help")
+    terminal.send("SELECT 'größer' AS umlaut;\n")
+    terminal.read("größer\r\n")
+    terminal.read("lake> ")
+    terminal.send("SELECT 1,\n")
+    terminal.read(r"\.\.\. ")
+    terminal.send("\x03")
+    terminal.read("lake> ")
+    terminal.send("SELECT 5 AS after;\n")
+    terminal.read(r"\(1 row")
+    terminal.send("\x04")
+    assert terminal.close() == 0
+
+
+def test_the_prompt_keeps_its_history_to_itself(server, tmp_path):
+    terminal = Terminal("sql", "--addr", server.address, home=tmp_path)
+    terminal.read("lake> ")
+    terminal.send("SELECT 'first'\n")
+    terminal.read(r"\.\.\. ")
+    terminal.send("AS one;\n")
+    terminal.read(r"\(1 row")
+    terminal.read("lake> ")
+    terminal.send("\\q\n")
+    assert terminal.close() == 0
+    history = tmp_path / ".lake_history"
+    assert history.stat().st_mode & 0o777 == 0o600
+    terminal = Terminal("sql", "--addr", server.address, home=tmp_path)
+    terminal.read("lake> ")
+    terminal.send("\x1b[A")
+    terminal.read("AS one;")
+    terminal.send("\n")
+    terminal.read("first")
+    terminal.read(r"\(1 row")
+    terminal.send("\x04")
+    assert terminal.close() == 0
+
+
+def test_transfers_show_their_progress_on_a_terminal_only(server, tmp_path):
+    path = tmp_path / ("a-very-long-name-" * 8 + "video.mp4")
+    path.write_bytes(os.urandom(48 * 1024 * 1024))
+    terminal = Terminal("put", path, "--addr", server.address, home=tmp_path)
+    shown = terminal.read("file://")
+    assert "█" in shown and "MB/s" in shown and "of 50.3 MB" in shown
+    for line in re.split("[\r\n]", shown):
+        assert len(line) <= 80, line
+    assert terminal.close() == 0
+    done = server.run("put", path)
+    assert done.stderr == "" and done.stdout.startswith("file://")
+    pq.write_table(pa.table({"id": list(range(60000))}), tmp_path / "rows.parquet")
+    server.run("table", "create", "progress.t", "--column", "id:int64")
+    terminal = Terminal("import", "progress.t", tmp_path / "rows.parquet", "--addr", server.address,
+                        home=tmp_path)
+    assert re.search(r"rows\.parquet \d+0000 rows", terminal.read("now version"))
+    assert terminal.close() == 0
+
+
+def test_ctrl_c_ends_a_running_statement_and_the_server_hears_of_it(server, tmp_path):
+    terminal = Terminal("sql", "--addr", server.address, home=tmp_path)
+    terminal.read("lake> ")
+    terminal.send("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range < 0;\n")
+    time.sleep(1)
+    terminal.send("\x03")
+    assert terminal.close() == -signal.SIGINT
+    busy = server.cpu_seconds()
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        time.sleep(1)
+        now = server.cpu_seconds()
+        if now - busy < 0.3:
+            return
+        busy = now
+    raise AssertionError("the server still works for nobody")
