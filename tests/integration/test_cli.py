@@ -610,6 +610,7 @@ def test_the_prompt_runs_statements_and_goes_on_after_errors(server, tmp_path):
     terminal.read("lake> ")
     terminal.send("SELECT 5 AS after;\n")
     terminal.read(r"\(1 row")
+    terminal.read("lake> ")
     terminal.send("\x04")
     assert terminal.close() == 0
 
@@ -633,6 +634,7 @@ def test_the_prompt_keeps_its_history_to_itself(server, tmp_path):
     terminal.send("\n")
     terminal.read("first")
     terminal.read(r"\(1 row")
+    terminal.read("lake> ")
     terminal.send("\x04")
     assert terminal.close() == 0
 
