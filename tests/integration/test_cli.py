@@ -559,6 +559,8 @@ class Terminal:
         return read
 
     def send(self, text):
+        if text < " ":  # the prompt is shown a moment before the terminal takes control characters
+            time.sleep(0.5)
         os.write(self.fd, text.encode())
 
     def close(self):
