@@ -163,16 +163,13 @@ static lake_status send_batches(const struct client_append *append, struct rpc_c
 {
     struct flight_sender sender = flight_sender_of_client(call);
     struct flight_sender copying = {send_copied, &sender};
-    lake_status status = write_stream(append, append->borrowed ? copying : sender, descriptor, err);
-    if (status == LAKE_OK)
-        status = rpc_client_call_finish_sending(call, err);
-    return status;
+    return write_stream(append, append->borrowed ? copying : sender, descriptor, err);
 }
 
 /* ---- attempts ---- */
 
-/* What a server says that did nothing; everything else may come from a broken connection or a
- * server that died at the wrong moment. */
+/* Statuses by which a server says that it did nothing. The others come from one that stops or fails
+ * at the wrong moment. */
 static bool leaves_no_doubt(lake_status status)
 {
     switch (status) {
@@ -193,13 +190,19 @@ static lake_status attempt(lake_client *client, const struct client_append *appe
                            struct lake_error *err)
 {
     struct rpc_client_call *call = NULL;
+    bool all_sent = false;
     lake_status status = rpc_client_call_start(client->channel, FLIGHT_METHOD_DO_PUT, NULL, 0,
                                                client->timeout_ms, &call, err);
     if (status == LAKE_OK)
         status = send_batches(append, call, descriptor, err);
+    if (status == LAKE_OK) { /* before the stream's end nothing is committed */
+        all_sent = true;
+        status = rpc_client_call_finish_sending(call, err);
+    }
     if (status == LAKE_OK)
         status = read_answer(call, result, err);
-    if (!leaves_no_doubt(status) && status != LAKE_OUTCOME_UNKNOWN && call != NULL &&
+    bool refused = call != NULL && rpc_client_call_was_refused(call) && leaves_no_doubt(status);
+    if (status != LAKE_OK && status != LAKE_OUTCOME_UNKNOWN && all_sent && !refused &&
         rpc_client_call_was_sent(call))
         status = lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
                                 "the append was sent but its answer was lost: retry it with the "

@@ -4,8 +4,8 @@
  * Control messages (descriptors, infos, actions, Flight SQL commands) are plain structs here;
  * protobuf stays inside the folder. An `encode` appends the message's bytes to a buffer. A `decode`
  * fills a struct whose views and arrays live in the arena it is given, valid until that is freed.
- * Text fields are checked: valid UTF-8 without NUL. Decoding is bounded by the arena's maximum and
- * answers INVALID_ARGUMENT to bytes that are not the message.
+ * Text fields are checked: valid UTF-8 without NUL. Decoding is bounded by the arena's maximum
+ * (RESOURCE_EXHAUSTED) and answers INVALID_ARGUMENT to bytes that are not the message.
  *
  * Record batches travel in FlightData, framed by hand so that Arrow buffers reach the socket, and
  * received bodies reach the decoder, without a copy (facts of the protocol:

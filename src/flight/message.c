@@ -2,27 +2,42 @@
 
 #include <string.h>
 
-static void *arena_alloc(void *arena, size_t size)
+/* protobuf-c answers NULL to bytes that are no message and to want of memory alike. */
+struct unpacking {
+    struct base_arena *arena;
+    bool out_of_memory;
+};
+
+static void *arena_alloc(void *context, size_t size)
 {
-    return base_arena_alloc(arena, size);
+    struct unpacking *unpacking = context;
+    void *memory = base_arena_alloc(unpacking->arena, size);
+    unpacking->out_of_memory = unpacking->out_of_memory || memory == NULL;
+    return memory;
 }
 
-static void arena_free(void *arena, void *memory)
+static void arena_free(void *context, void *memory)
 {
-    (void)arena; /* freed with the arena */
+    (void)context; /* freed with the arena */
     (void)memory;
 }
 
 void *message_unpack(const ProtobufCMessageDescriptor *descriptor, struct lake_bytes bytes,
                      struct base_arena *arena, lake_status *status, struct lake_error *err)
 {
+    struct unpacking unpacking = {.arena = arena};
     ProtobufCAllocator allocator = {
-        .alloc = arena_alloc, .free = arena_free, .allocator_data = arena};
+        .alloc = arena_alloc, .free = arena_free, .allocator_data = &unpacking};
     void *message = protobuf_c_message_unpack(descriptor, &allocator, bytes.size, bytes.data);
     *status = LAKE_OK;
-    if (message == NULL) {
-        *status = lake_fail(err, LAKE_INVALID_ARGUMENT,
-                            "%zu bytes are not a valid %s message, or one larger than is read",
+    if (message == NULL && unpacking.out_of_memory) {
+        *status =
+            lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                      "a %s message of %zu bytes needs more memory than there is, or than one "
+                      "may take",
+                      descriptor->short_name, bytes.size);
+    } else if (message == NULL) {
+        *status = lake_fail(err, LAKE_INVALID_ARGUMENT, "%zu bytes are not a valid %s message",
                             bytes.size, descriptor->short_name);
     }
     return message;

@@ -315,9 +315,18 @@ static lake_status do_put(struct rpc_call *call, void *context, struct lake_erro
                                     meta_received_append(received), &result, err);
     meta_received_free(received);
     meta_identity_fini(&identity);
+    if (status != LAKE_OK)
+        return status;
+    /* The rows are there: a failure to say so is none of the append. */
+    status = BASE_FAULT("meta.append.before_reply", err);
     if (status == LAKE_OK)
-        status = BASE_FAULT("meta.append.before_reply", err);
-    return status == LAKE_OK ? send_append_result(call, &result, err) : status;
+        status = send_append_result(call, &result, err);
+    if (status != LAKE_OK)
+        status =
+            lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
+                           "the rows were committed but that could not be said; ask again with "
+                           "the same operation ID");
+    return status;
 }
 
 /* ---- the service ---- */

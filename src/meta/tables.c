@@ -86,17 +86,25 @@ static lake_status incarnation_on_disk(struct meta_authority *authority,
     return status;
 }
 
+/* A failure that says nothing about what is on the disk: want of memory or of descriptors, say. */
+static bool passes(lake_status status)
+{
+    return status == LAKE_RESOURCE_EXHAUSTED || status == LAKE_UNAVAILABLE;
+}
+
 /* Whether what lies in the table's directory is what the pending record is about. Before a create
  * wrote its record there was no directory, so an unreadable one is its; a drop only takes what says
  * that it is the dropped incarnation. */
-static bool is_pending_ones(struct meta_authority *authority, const struct meta_name *name,
-                            const char *incarnation, bool create)
+static lake_status is_pending_ones(struct meta_authority *authority, const struct meta_name *name,
+                                   const char *incarnation, bool create, bool *out,
+                                   struct lake_error *err)
 {
     char said[BASE_UUID_TEXT_BYTES];
-    lake_status status = incarnation_on_disk(authority, name, said, NULL);
-    if (status == LAKE_OK)
-        return strcmp(said, incarnation) == 0;
-    return create;
+    lake_status status = incarnation_on_disk(authority, name, said, err);
+    if (passes(status))
+        return status;
+    *out = status == LAKE_OK ? strcmp(said, incarnation) == 0 : create;
+    return LAKE_OK;
 }
 
 lake_status meta_table_finish_pending(struct meta_authority *authority, struct lake_bytes key,
@@ -109,7 +117,10 @@ lake_status meta_table_finish_pending(struct meta_authority *authority, struct l
     bool exists = false;
     if (status == LAKE_OK)
         status = meta_directory_exists(authority, &name, &exists, err);
-    if (status == LAKE_OK && exists && is_pending_ones(authority, &name, incarnation, create))
+    bool owned = false;
+    if (status == LAKE_OK && exists)
+        status = is_pending_ones(authority, &name, incarnation, create, &owned, err);
+    if (status == LAKE_OK && owned)
         status = meta_directory_move_aside(authority, &name, incarnation, err);
     if (status == LAKE_OK)
         status = BASE_FAULT("meta.pending.after_move", err);
@@ -205,8 +216,12 @@ static lake_status clear_directory(struct meta_authority *authority, const struc
     bool exists = false;
     if (status == LAKE_OK)
         status = meta_directory_exists(authority, name, &exists, err);
-    if (status == LAKE_OK && exists &&
-        incarnation_on_disk(authority, name, said, NULL) == LAKE_OK && said[0] != '\0') {
+    lake_status read = LAKE_NOT_FOUND;
+    if (status == LAKE_OK && exists)
+        read = incarnation_on_disk(authority, name, said, err);
+    if (passes(read))
+        return read;
+    if (read == LAKE_OK && said[0] != '\0') {
         status = finish_pending_key(authority, meta_key(key, "d", said, NULL), err);
         if (status == LAKE_OK)
             status = meta_directory_exists(authority, name, &exists, err);

@@ -221,11 +221,13 @@ static lake_status pass_answers_back(struct append *append, struct lake_error *e
     }
 }
 
-/* What the connection to Metasrv or its end can say after it may have committed (L21). */
-static bool leaves_doubt(lake_status status)
+/* True when Metasrv itself says that it did nothing; everything else that comes after all was sent,
+ * from the connection or from this process, leaves it unknown (L21). */
+static bool is_refused(const struct append *append, lake_status status)
 {
-    return status == LAKE_UNAVAILABLE || status == LAKE_DEADLINE_EXCEEDED ||
-           status == LAKE_CANCELLED || status == LAKE_INTERNAL || status == LAKE_UNKNOWN;
+    return rpc_client_call_was_refused(append->metasrv) && status != LAKE_UNAVAILABLE &&
+           status != LAKE_DEADLINE_EXCEEDED && status != LAKE_CANCELLED &&
+           status != LAKE_INTERNAL && status != LAKE_UNKNOWN;
 }
 
 /* Everything that the client sends, then everything that Metasrv answers. */
@@ -242,11 +244,13 @@ static lake_status relay(struct append *append, struct rpc_payload *first, struc
             break;
         status = pass_on(append, &payload, err);
     }
-    if (status == LAKE_OK)
-        status = rpc_client_call_finish_sending(append->metasrv, err);
+    if (status != LAKE_OK)
+        return status;
+    status = rpc_client_call_finish_sending(append->metasrv, err);
     if (status == LAKE_OK)
         status = pass_answers_back(append, err);
-    if (leaves_doubt(status) && rpc_client_call_was_sent(append->metasrv))
+    if (status != LAKE_OK && status != LAKE_OUTCOME_UNKNOWN && !is_refused(append, status) &&
+        rpc_client_call_was_sent(append->metasrv))
         status = lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
                                 "the append was sent but its answer was lost: retry it with the "
                                 "same operation ID, which cannot add the rows twice");

@@ -618,6 +618,16 @@ bool rpc_client_call_was_sent(const struct rpc_client_call *call)
     return sent;
 }
 
+bool rpc_client_call_was_refused(const struct rpc_client_call *call)
+{
+    bool own = false;
+    if (call->ended && call->code != GRPC_STATUS_OK) {
+        (void)rpc_status_from_grpc(call->code,
+                                   rpc_metadata_find(&call->trailing, RPC_STATUS_HEADER), &own);
+    }
+    return own;
+}
+
 void rpc_client_call_free(struct rpc_client_call *call)
 {
     if (call == NULL) {

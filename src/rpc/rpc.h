@@ -199,6 +199,9 @@ void rpc_client_call_free(struct rpc_client_call *call);   /* cancels what still
 /* True once any byte of the request may have reached the server: a later UNAVAILABLE then leaves
  * the outcome unknown. */
 bool rpc_client_call_was_sent(const struct rpc_client_call *call);
+/* True when the call has ended with a failure that the server itself gave: not one of a broken
+ * connection, of a deadline of this side, or of this process. */
+bool rpc_client_call_was_refused(const struct rpc_client_call *call);
 
 /* One request, one reply. */
 lake_status rpc_unary(struct rpc_channel *channel, const char *method, struct lake_bytes request,

@@ -483,7 +483,7 @@ static void a_message_larger_than_its_arena_is_refused(void **state)
     check(base_arena_new(100000, &arena, &err), &err);
     assert_int_equal(flight_descriptor_decode((struct lake_bytes){bytes, sizeof(bytes)}, arena,
                                               &descriptor, &err),
-                     LAKE_INVALID_ARGUMENT);
+                     LAKE_RESOURCE_EXHAUSTED);
     base_arena_free(arena);
 }
 
