@@ -30,6 +30,7 @@ struct base_arena {
     size_t next_block_bytes;
     size_t max_bytes;
     size_t used_bytes; /* of all pieces, with their alignment */
+    bool out_of_memory;
 };
 
 lake_status base_arena_new(size_t max_bytes, struct base_arena **out, struct lake_error *err)
@@ -65,8 +66,10 @@ static void *cut_from_new_block(struct base_arena *arena, size_t piece_bytes)
     if (!base_size_add(sizeof(struct block), room, &block_bytes))
         return NULL;
     struct block *block = base_alloc(block_bytes);
-    if (block == NULL)
+    if (block == NULL) {
+        arena->out_of_memory = true;
         return NULL;
+    }
     block->size = room;
     block->used = piece_bytes;
     if (own && arena->blocks != NULL) {
@@ -101,6 +104,11 @@ void *base_arena_alloc(struct base_arena *arena, size_t size_bytes)
     }
     arena->used_bytes += counted;
     return piece;
+}
+
+bool base_arena_out_of_memory(const struct base_arena *arena)
+{
+    return arena->out_of_memory;
 }
 
 void *base_arena_calloc_array(struct base_arena *arena, size_t count, size_t item_bytes)

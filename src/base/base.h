@@ -131,6 +131,9 @@ void base_arena_free(struct base_arena *arena);                      /* NULL is 
 void *base_arena_alloc(struct base_arena *arena, size_t size_bytes); /* 16-aligned; NULL past max */
 void *base_arena_calloc_array(struct base_arena *arena, size_t count, size_t item_bytes);
 char *base_arena_strndup(struct base_arena *arena, const char *data, size_t size);
+/* True after a piece was refused for want of memory, not for the maximum: what was being read may
+ * be good. */
+bool base_arena_out_of_memory(const struct base_arena *arena);
 
 /* ---- the cursor: the only way to read bytes from disk or network ---- */
 

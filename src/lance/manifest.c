@@ -326,6 +326,10 @@ lake_status lance_manifest_parse(struct lake_bytes bytes, uint64_t version,
     }
     ProtobufCAllocator allocator = lance_pb_allocator(manifest->arena);
     manifest->pb = lance_pb__manifest__unpack(&allocator, message.size, message.data);
+    if (manifest->pb == NULL && base_arena_out_of_memory(manifest->arena)) {
+        status = base_fail_no_memory(err, message.size);
+        goto out;
+    }
     if (manifest->pb == NULL) {
         status = malformed(version, "its message cannot be decoded", err);
         goto out;

@@ -16,6 +16,9 @@ lake_status lance_transaction_parse(struct lake_bytes bytes, struct base_arena *
     ProtobufCAllocator allocator = lance_pb_allocator(arena);
     LancePb__Transaction *transaction =
         lance_pb__transaction__unpack(&allocator, bytes.size, bytes.data);
+    if (transaction == NULL && base_arena_out_of_memory(arena)) {
+        return base_fail_no_memory(err, bytes.size);
+    }
     if (transaction == NULL) {
         return lake_fail(err, LAKE_DATA_LOSS, "a Lance transaction of %zu bytes cannot be decoded",
                          bytes.size);

@@ -207,7 +207,7 @@ static void *follow(void *context)
     pthread_mutex_lock(&directory->lock);
     while (!directory->stopping) {
         struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += REFRESH_INTERVAL_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
@@ -249,7 +249,11 @@ lake_status query_directory_open(struct query_metasrv *metasrv, struct query_dir
     directory->metasrv = metasrv;
     pthread_mutex_init(&directory->lock, NULL);
     pthread_mutex_init(&directory->refreshing, NULL);
-    pthread_cond_init(&directory->stop, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&directory->stop, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     lake_status status = first_snapshot(directory, err);
     if (status == LAKE_OK && directory->current == NULL)
         status = lake_fail(err, LAKE_INTERNAL, "Metasrv answered no catalog snapshot");

@@ -313,6 +313,8 @@ static lake_status unpack(struct lake_bytes plain, enum query_ticket_purpose pur
     ProtobufCAllocator allocator = {arena_alloc, arena_free, out->memory};
     QueryPb__StatementTicket *message =
         query_pb__statement_ticket__unpack(&allocator, plain.size, plain.data);
+    if (message == NULL && base_arena_out_of_memory(out->memory))
+        return base_fail_no_memory(err, plain.size);
     if (message == NULL || message->n_tables > MAX_PINS)
         return refuse(err);
     lake_status status = check_binding(message, purpose, principal, audience, now_unix_ms, err);
