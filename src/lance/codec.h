@@ -12,11 +12,11 @@
 #ifndef LANCE_CODEC_H
 #define LANCE_CODEC_H
 
+#include "kernels.h"
 #include "page_layout.h"
 
 /* No decompressed chunk, dictionary or level buffer is larger. */
 #define LANCE_MAX_DECODED_BYTES (1U << 30)
-#define LANCE_BLOCK_VALUES      1024 /* FastLanes block */
 #define LANCE_MAX_GENERAL_DEPTH 3
 
 struct lance_codec_context {
@@ -115,13 +115,14 @@ extern const struct lance_codec lance_codec_byte_stream_split;
 extern const struct lance_codec lance_codec_packed_struct;
 extern const struct lance_codec lance_codec_general;
 
-/* FastLanes: 1024 values of T = 8, 16, 32 or 64 bits from and to packed words of width w <= T.
+/* The kernels of kernels.h, by type. FastLanes: 1024 values of T = 8, 16, 32 or 64 bits from and to packed words of width w <= T.
  * `packed` holds 128 * w bytes. */
 void lance_bits_unpack(uint32_t type_bits, uint32_t width, const uint8_t *packed, uint8_t *out);
 void lance_bits_pack(uint32_t type_bits, uint32_t width, const uint8_t *values, uint8_t *packed);
 /* The width that the widest of `count` values needs. */
 uint32_t lance_bits_needed(uint32_t type_bits, const uint8_t *values, uint64_t count);
 
+/* Values of 4 or 8 bytes. */
 void lance_bytes_split(uint32_t value_bytes, uint64_t count, const uint8_t *values, uint8_t *out);
 void lance_bytes_join(uint32_t value_bytes, uint64_t count, const uint8_t *planes, uint8_t *out);
 

@@ -1,142 +1,22 @@
-/*
- * Bit packing in FastLanes order (Afroozeh and Boncz, "The FastLanes Compression Layout", VLDB
- * 2023): a block of 1024 values is spread over 1024/T lanes so that unpacking is the same shift and
- * mask on whole vectors, for any width. The loops over lanes have a constant trip count and
- * vectorise; the shift of a row is the same for all lanes.
- */
+/* Bit packing in blocks of 1024 values; kernel_loops.inc has the order of bits. */
 #include "codec.h"
 
 #include <string.h>
 
-/* Where the r-th row of eight starts within a block: rows come in this order of groups. */
-static const uint16_t group_order[8] = {0, 4, 2, 6, 1, 5, 3, 7};
-
-#define ROW_START(row) ((size_t)group_order[(row) / 8] * 16 + (size_t)((row) % 8) * 128)
-
-#define FASTLANES(type, T)                                                                       \
-    static void unpack##T(uint32_t width, const type *restrict packed, type *restrict out)       \
-    {                                                                                            \
-        enum {                                                                                   \
-            LANES = LANCE_BLOCK_VALUES / T                                                       \
-        };                                                                                       \
-        if (width == 0) {                                                                        \
-            memset(out, 0, LANCE_BLOCK_VALUES * sizeof(type));                                   \
-            return;                                                                              \
-        }                                                                                        \
-        const type mask = (type)((type) ~(type)0 >> (T - width));                                \
-        for (uint32_t row = 0; row < T; row++) {                                                 \
-            const uint32_t bit = row * width, shift = bit % T;                                   \
-            const type *low = packed + (size_t)(bit / T) * LANES;                                \
-            type *to = out + ROW_START(row);                                                     \
-            if (shift + width <= T) {                                                            \
-                for (uint32_t lane = 0; lane < LANES; lane++)                                    \
-                    to[lane] = (type)((type)(low[lane] >> shift) & mask);                        \
-            } else {                                                                             \
-                const type *high = low + LANES;                                                  \
-                const uint32_t back = T - shift;                                                 \
-                for (uint32_t lane = 0; lane < LANES; lane++)                                    \
-                    to[lane] =                                                                   \
-                        (type)((type)((type)(low[lane] >> shift) | (type)(high[lane] << back)) & \
-                               mask);                                                            \
-            }                                                                                    \
-        }                                                                                        \
-    }                                                                                            \
-    static void pack##T(uint32_t width, const type *restrict values, type *restrict packed)      \
-    {                                                                                            \
-        enum {                                                                                   \
-            LANES = LANCE_BLOCK_VALUES / T                                                       \
-        };                                                                                       \
-        memset(packed, 0, (size_t)width *LANES * sizeof(type));                                  \
-        if (width == 0)                                                                          \
-            return;                                                                              \
-        for (uint32_t row = 0; row < T; row++) {                                                 \
-            const uint32_t bit = row * width, shift = bit % T;                                   \
-            type *low = packed + (size_t)(bit / T) * LANES;                                      \
-            const type *from = values + ROW_START(row);                                          \
-            for (uint32_t lane = 0; lane < LANES; lane++)                                        \
-                low[lane] |= (type)(from[lane] << shift);                                        \
-            if (shift + width > T) {                                                             \
-                type *high = low + LANES;                                                        \
-                const uint32_t back = T - shift;                                                 \
-                for (uint32_t lane = 0; lane < LANES; lane++)                                    \
-                    high[lane] |= (type)(from[lane] >> back);                                    \
-            }                                                                                    \
-        }                                                                                        \
-    }                                                                                            \
-    static uint32_t needed##T(const uint8_t *values, uint64_t count)                             \
-    {                                                                                            \
-        type all = 0;                                                                            \
-        for (uint64_t i = 0; i < count; i++) {                                                   \
-            type value;                                                                          \
-            memcpy(&value, values + i * sizeof(type), sizeof(type));                             \
-            all |= value;                                                                        \
-        }                                                                                        \
-        return all == 0 ? 0 : 64 - (uint32_t)__builtin_clzll(all);                               \
-    }
-
-FASTLANES(uint8_t, 8)
-FASTLANES(uint16_t, 16)
-FASTLANES(uint32_t, 32)
-FASTLANES(uint64_t, 64)
-
-/* Words must be aligned for the typed loops: pages are read at any offset, so they may not be. */
-static bool aligned_for(const void *p, uint32_t type_bits)
-{
-    return (uintptr_t)p % (type_bits / 8) == 0;
-}
-
-static void unpack_aligned(uint32_t type_bits, uint32_t width, const void *packed, void *out)
-{
-    if (type_bits == 8)
-        unpack8(width, packed, out);
-    else if (type_bits == 16)
-        unpack16(width, packed, out);
-    else if (type_bits == 32)
-        unpack32(width, packed, out);
-    else
-        unpack64(width, packed, out);
-}
-
 void lance_bits_unpack(uint32_t type_bits, uint32_t width, const uint8_t *packed, uint8_t *out)
 {
-    uint64_t in_words[LANCE_BLOCK_VALUES], out_words[LANCE_BLOCK_VALUES];
-    const void *from = packed;
-    void *to = out;
-    if (!aligned_for(packed, type_bits)) {
-        memcpy(in_words, packed, (size_t)128 * width);
-        from = in_words;
-    }
-    if (!aligned_for(out, type_bits))
-        to = out_words;
-    unpack_aligned(type_bits, width, from, to);
-    if (to != out)
-        memcpy(out, out_words, (size_t)128 * type_bits);
+    lance_kernels()->unpack[lance_kernel_index(type_bits)](width, packed, out);
 }
 
 void lance_bits_pack(uint32_t type_bits, uint32_t width, const uint8_t *values, uint8_t *packed)
 {
-    uint64_t in_words[LANCE_BLOCK_VALUES], out_words[LANCE_BLOCK_VALUES];
-    memcpy(in_words, values, (size_t)128 * type_bits);
-    if (type_bits == 8)
-        pack8(width, (const uint8_t *)in_words, (uint8_t *)out_words);
-    else if (type_bits == 16)
-        pack16(width, (const uint16_t *)in_words, (uint16_t *)out_words);
-    else if (type_bits == 32)
-        pack32(width, (const uint32_t *)in_words, (uint32_t *)out_words);
-    else
-        pack64(width, in_words, out_words);
-    memcpy(packed, out_words, (size_t)128 * width);
+    lance_kernels()->pack[lance_kernel_index(type_bits)](width, values, packed);
 }
 
 uint32_t lance_bits_needed(uint32_t type_bits, const uint8_t *values, uint64_t count)
 {
-    if (type_bits == 8)
-        return needed8(values, count);
-    if (type_bits == 16)
-        return needed16(values, count);
-    if (type_bits == 32)
-        return needed32(values, count);
-    return needed64(values, count);
+    uint64_t all = lance_kernels()->combine[lance_kernel_index(type_bits)](values, count);
+    return all == 0 ? 0 : 64 - (uint32_t)__builtin_clzll(all);
 }
 
 static lake_status check_type(uint64_t declared, uint64_t bits, struct lake_error *err)

@@ -72,29 +72,6 @@ const struct lance_codec lance_codec_constant = {.kind = LANCE_ENCODING_CONSTANT
 
 /* ---- run-length ---- */
 
-/* Values are written in whole words of their width; `total` stops a run that would overrun. */
-#define EXPAND_RUNS(name, type)                                                      \
-    static uint64_t name(const uint8_t *values, const uint8_t *lengths, size_t runs, \
-                         uint64_t total, uint8_t *out)                               \
-    {                                                                                \
-        uint64_t at = 0;                                                             \
-        for (size_t i = 0; i < runs; i++) {                                          \
-            type value;                                                              \
-            uint64_t length = lengths[i];                                            \
-            if (length > total - at)                                                 \
-                return UINT64_MAX;                                                   \
-            memcpy(&value, values + i * sizeof(type), sizeof(type));                 \
-            for (uint64_t k = 0; k < length; k++)                                    \
-                memcpy(out + (at + k) * sizeof(type), &value, sizeof(type));         \
-            at += length;                                                            \
-        }                                                                            \
-        return at;                                                                   \
-    }
-EXPAND_RUNS(expand_runs8, uint8_t)
-EXPAND_RUNS(expand_runs16, uint16_t)
-EXPAND_RUNS(expand_runs32, uint32_t)
-EXPAND_RUNS(expand_runs64, uint64_t)
-
 static lake_status rle_expand(const struct lance_encoding *encoding, struct lake_bytes values,
                               struct lake_bytes lengths, uint64_t count, uint64_t bits,
                               uint8_t *out, struct lake_error *err)
@@ -109,14 +86,8 @@ static lake_status rle_expand(const struct lance_encoding *encoding, struct lake
     if (values.size / (bits / 8) < lengths.size)
         return lake_fail(err, LAKE_DATA_LOSS, "%zu runs have only %zu bytes of values",
                          lengths.size, values.size);
-    if (bits == 8)
-        written = expand_runs8(values.data, lengths.data, lengths.size, count, out);
-    else if (bits == 16)
-        written = expand_runs16(values.data, lengths.data, lengths.size, count, out);
-    else if (bits == 32)
-        written = expand_runs32(values.data, lengths.data, lengths.size, count, out);
-    else
-        written = expand_runs64(values.data, lengths.data, lengths.size, count, out);
+    written = lance_kernels()->expand_runs[lance_kernel_index((uint32_t)bits)](
+        values.data, lengths.data, lengths.size, count, out);
     if (written != count)
         return lake_fail(err, LAKE_DATA_LOSS, "runs do not add up to the chunk's %llu values",
                          (unsigned long long)count);
@@ -168,91 +139,14 @@ const struct lance_codec lance_codec_rle = {
 
 /* ---- byte stream split ---- */
 
-/* Portable vectors of the compiler: a tree of byte interleavings turns planes into values. */
-typedef uint8_t v16 __attribute__((vector_size(16)));
-#define INTERLEAVE_LOW(a, b) \
-    __builtin_shufflevector((a), (b), 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define INTERLEAVE_HIGH(a, b) \
-    __builtin_shufflevector((a), (b), 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-
-static inline v16 load16(const uint8_t *p)
-{
-    v16 v;
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-static inline void store16(uint8_t *p, v16 v)
-{
-    memcpy(p, &v, sizeof(v));
-}
-
-static uint64_t join4(uint64_t count, const uint8_t *planes, uint8_t *out)
-{
-    uint64_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        v16 p0 = load16(planes + i), p1 = load16(planes + count + i);
-        v16 p2 = load16(planes + 2 * count + i), p3 = load16(planes + 3 * count + i);
-        v16 a = INTERLEAVE_LOW(p0, p2), b = INTERLEAVE_HIGH(p0, p2);
-        v16 c = INTERLEAVE_LOW(p1, p3), d = INTERLEAVE_HIGH(p1, p3);
-        store16(out + 4 * i, INTERLEAVE_LOW(a, c));
-        store16(out + 4 * i + 16, INTERLEAVE_HIGH(a, c));
-        store16(out + 4 * i + 32, INTERLEAVE_LOW(b, d));
-        store16(out + 4 * i + 48, INTERLEAVE_HIGH(b, d));
-    }
-    return i;
-}
-
-/* Four words of two planes each, woven twice more, are sixteen 8-byte values. */
-static uint64_t join8(uint64_t count, const uint8_t *planes, uint8_t *out)
-{
-    uint64_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        v16 p[8], q[8], r[8];
-        for (unsigned k = 0; k < 8; k++)
-            p[k] = load16(planes + k * count + i);
-        for (unsigned k = 0; k < 4; k++) {
-            q[2 * k] = INTERLEAVE_LOW(p[k], p[k + 4]);
-            q[2 * k + 1] = INTERLEAVE_HIGH(p[k], p[k + 4]);
-        }
-        /* q: pairs (0,4) (1,5) (2,6) (3,7), each low then high half of the values */
-        for (unsigned half = 0; half < 2; half++) {
-            r[4 * half + 0] = INTERLEAVE_LOW(q[half], q[4 + half]);
-            r[4 * half + 1] = INTERLEAVE_HIGH(q[half], q[4 + half]);
-            r[4 * half + 2] = INTERLEAVE_LOW(q[2 + half], q[6 + half]);
-            r[4 * half + 3] = INTERLEAVE_HIGH(q[2 + half], q[6 + half]);
-        }
-        for (unsigned half = 0; half < 2; half++) {
-            uint8_t *to = out + 8 * i + 64 * half;
-            store16(to, INTERLEAVE_LOW(r[4 * half], r[4 * half + 2]));
-            store16(to + 16, INTERLEAVE_HIGH(r[4 * half], r[4 * half + 2]));
-            store16(to + 32, INTERLEAVE_LOW(r[4 * half + 1], r[4 * half + 3]));
-            store16(to + 48, INTERLEAVE_HIGH(r[4 * half + 1], r[4 * half + 3]));
-        }
-    }
-    return i;
-}
-
 void lance_bytes_join(uint32_t value_bytes, uint64_t count, const uint8_t *planes, uint8_t *out)
 {
-    uint64_t done = 0;
-    if (value_bytes == 4)
-        done = join4(count, planes, out);
-    else if (value_bytes == 8)
-        done = join8(count, planes, out);
-    for (uint64_t i = done; i < count; i++)
-        for (uint32_t k = 0; k < value_bytes; k++)
-            out[i * value_bytes + k] = planes[k * count + i];
+    lance_kernels()->join[value_bytes == 8](count, planes, out);
 }
 
 void lance_bytes_split(uint32_t value_bytes, uint64_t count, const uint8_t *values, uint8_t *out)
 {
-    for (uint32_t k = 0; k < value_bytes; k++) {
-        uint8_t *plane = out + k * count;
-        const uint8_t *from = values + k;
-        for (uint64_t i = 0; i < count; i++)
-            plane[i] = from[i * value_bytes];
-    }
+    lance_kernels()->split[value_bytes == 8](count, values, out);
 }
 
 static lake_status bss_chunk_fixed(struct lance_codec_context *context,
