@@ -7,6 +7,7 @@ that Lake is ahead. Absolute numbers depend on the machine: only the ratio means
 """
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -87,21 +88,35 @@ def python_server(script, *arguments):
 
 
 def telemetry(rows, seed=7):
-    """A table like a robot's log: an episode, a clock, joints that move smoothly, a few words."""
+    """A table like a robot's log: an episode, a clock that trembles, joints that move smoothly under
+    the noise of their sensors, a reward that falls with the episode, a few words.
+
+    For scale, in bytes a row: pylance 65 by default, Parquet 62 with Zstandard and 38 when each
+    column's encoding is chosen by hand as well."""
     random = np.random.default_rng(seed)
+    clock = np.arange(rows)
     columns = {
-        "episode": pa.array(np.arange(rows) // 5000, pa.int32()),
-        "step": pa.array(np.arange(rows) % 5000, pa.int32()),
-        "time": pa.array(1_700_000_000_000_000 + np.arange(rows) * 20_000
+        "episode": pa.array(clock // 5000, pa.int32()),
+        "step": pa.array(clock % 5000, pa.int32()),
+        "time": pa.array(1_700_000_000_000_000 + clock * 20_000
                          + random.integers(-50, 50, rows), pa.timestamp("us")),
     }
     for joint in range(7):
-        walk = np.cumsum(random.normal(0, 0.01, rows))
-        columns[f"position_{joint}"] = pa.array(walk, pa.float32())
-        columns[f"velocity_{joint}"] = pa.array(np.gradient(walk), pa.float32())
-    columns["reward"] = pa.array(random.random(rows))
+        rate = 0.02 * random.uniform(0.5, 2)
+        for name, wave, noise in (("position", np.sin, 3e-4), ("velocity", np.cos, 1e-3)):
+            smooth = wave(clock * rate) * random.uniform(0.5, 2)
+            columns[f"{name}_{joint}"] = pa.array(smooth + random.normal(0, noise, rows),
+                                                  pa.float32())
+    columns["reward"] = pa.array(np.round(np.exp(-(clock % 5000) / 1000), 3))
     columns["camera"] = pa.array(random.choice(["wrist", "front", "top"], rows))
     columns["contact"] = pa.array(random.random(rows) < 0.1)
+    return pa.table(columns)
+
+
+def floats(rows, seed=3):
+    random = np.random.default_rng(seed)
+    columns = {f"f{i}": pa.array(random.standard_normal(rows, np.float32)) for i in range(8)}
+    columns["id"] = pa.array(random.integers(0, 1 << 62, rows))
     return pa.table(columns)
 
 
@@ -133,51 +148,95 @@ def measure_flight_doget(work):
         line("flight_doget_cpu", ours, theirs, theirs / ours, "CPU s/GB")
 
 
-def measure_telemetry(work):
-    import lance
-    table = telemetry(2_000_000)
-    source = os.path.join(work, "telemetry.arrow")
-    write_ipc(table, source)
-    counter = iter(range(1000))
+class LanceTables:
+    """One table written by Lake and by pylance in turn, and scanned in turn."""
 
-    def path(kind):
-        return os.path.join(work, f"{kind}-{next(counter)}.lance")
+    def __init__(self, work, name, table):
+        self.work, self.name, self.table = work, name, table
+        self.million = table.num_rows / 1e6
+        self.source = os.path.join(work, f"{name}.arrow")
+        self.numbers = iter(range(1000))
+        write_ipc(table, self.source)
 
-    def write_ours():
-        return float(output(PROGRAM["tables"], "write", path("ours"), source)[0])
+    def path(self, kind):
+        return os.path.join(self.work, f"{self.name}-{kind}-{next(self.numbers)}.lance")
 
-    def write_peer():
-        with pa.ipc.open_stream(source) as reader:
+    def write_ours(self, profile, path=None):
+        path = path or self.path(profile)
+        seconds = float(output(PROGRAM["tables"], "write", path, self.source, profile)[0])
+        return path, seconds
+
+    def write_peer(self, schema=None):
+        import lance
+        path = self.path("pylance")
+        with pa.ipc.open_stream(self.source) as reader:
+            batches = reader if schema is None else pa.RecordBatchReader.from_batches(
+                schema, (batch.cast(schema) for batch in reader))
             start = time.perf_counter()
-            lance.write_dataset(reader, path("peer"))
-            return time.perf_counter() - start
+            lance.write_dataset(batches, path)
+            return path, time.perf_counter() - start
 
-    ours, theirs = alternate(write_ours, write_peer)
-    line("telemetry_write", 2.0 / ours, 2.0 / theirs, theirs / ours, "M rows/s")
-
-    mine, other = path("ours"), path("peer")
-    output(PROGRAM["tables"], "write", mine, source)
-    lance.write_dataset(table, other)
-
-    def scan_ours(which):
-        seconds, rows = output(PROGRAM["tables"], "scan", which, str(THREADS))
-        assert int(rows) == table.num_rows, rows
+    def scan_ours(self, path):
+        seconds, rows = output(PROGRAM["tables"], "scan", path, str(THREADS))
+        assert int(rows) == self.table.num_rows, rows
         return float(seconds)
 
-    def scan_peer(which):
-        dataset = lance.dataset(which)
+    def scan_peer(self, path):
+        import lance
+        dataset = lance.dataset(path)
         start = time.perf_counter()
         rows = sum(batch.num_rows for batch in dataset.to_batches())
-        assert rows == table.num_rows, rows
+        assert rows == self.table.num_rows, rows
         return time.perf_counter() - start
 
-    ours, theirs = alternate(lambda: scan_ours(mine), lambda: scan_peer(other))
-    line("telemetry_scan", 2.0 / ours, 2.0 / theirs, theirs / ours, "M rows/s")
-    ours, theirs = alternate(lambda: scan_ours(other), lambda: scan_peer(other))
-    line("telemetry_scan_peer_file", 2.0 / ours, 2.0 / theirs, theirs / ours, "M rows/s")
-    sizes = [sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(which)
-                 for name in names) / table.num_rows for which in (mine, other)]
-    line("telemetry_bytes", *sizes, sizes[1] / sizes[0], "bytes/row")
+    def scans(self, name, mine, other):
+        ours, theirs = alternate(lambda: self.scan_ours(mine), lambda: self.scan_peer(other))
+        line(name, self.million / ours, self.million / theirs, theirs / ours, "M rows/s")
+
+    def bytes_a_row(self, path):
+        return sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(path)
+                   for name in names) / self.table.num_rows
+
+    def sizes(self, name, mine, other):
+        ours, theirs = self.bytes_a_row(mine), self.bytes_a_row(other)
+        line(name, ours, theirs, theirs / ours, "bytes/row")
+
+
+def measure_telemetry(work):
+    tables = LanceTables(work, "telemetry", telemetry(5_000_000))
+
+    def timed(write):
+        path, seconds = write()
+        shutil.rmtree(path)
+        return seconds
+
+    for profile in ("fast", "balanced", "small"):
+        ours, theirs = alternate(lambda profile=profile: timed(lambda: tables.write_ours(profile)),
+                                 lambda: timed(tables.write_peer))
+        suffix = "" if profile == "fast" else f"_{profile}"
+        line(f"telemetry_write{suffix}", tables.million / ours, tables.million / theirs,
+             theirs / ours, "M rows/s")
+
+    asked = {"lance-encoding:compression": "zstd", "lance-encoding:bss": "on"}
+    schema = pa.schema([
+        field.with_metadata(asked) if pa.types.is_floating(field.type) else field
+        for field in tables.table.schema])
+    peer, peer_split = tables.write_peer()[0], tables.write_peer(schema)[0]
+    for profile in ("fast", "balanced", "small"):
+        mine = tables.write_ours(profile)[0]
+        tables.scans(f"telemetry_scan_{profile}", mine, peer)
+        tables.sizes(f"telemetry_bytes_{profile}", mine, peer)
+        if profile != "fast":
+            tables.scans(f"telemetry_scan_{profile}_zstd", mine, peer_split)
+            tables.sizes(f"telemetry_bytes_{profile}_zstd", mine, peer_split)
+        if profile != "balanced":
+            shutil.rmtree(mine)
+    tables.scans("telemetry_scan_peer_file", peer, peer)
+
+
+def measure_floats(work):
+    tables = LanceTables(work, "floats", floats(10_000_000))
+    tables.scans("floats_scan", tables.write_ours("balanced")[0], tables.write_peer()[0])
 
 
 def measure_verified_read(work):
@@ -274,6 +333,7 @@ def measure_append_single(work):
 MEASURES = {
     "flight_doget": measure_flight_doget,
     "telemetry": measure_telemetry,
+    "floats": measure_floats,
     "verified_read": measure_verified_read,
     "small_statement": measure_small_statement,
     "append_single": measure_append_single,

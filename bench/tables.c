@@ -1,7 +1,7 @@
 /* libs: lance */
 /*
  * tables scan PATH THREADS    decodes every column of every row; prints "<seconds> <rows>"
- * tables write PATH IN.arrow  writes a new data set; prints "<seconds> <rows>"
+ * tables write PATH IN.arrow PROFILE  writes a new data set; prints "<seconds> <rows>"
  *
  * Lake's side of telemetry_scan and telemetry_write.
  */
@@ -76,7 +76,8 @@ static lake_status scan_all(const char *path, size_t threads, struct lake_error 
     return status;
 }
 
-static lake_status write_all(const char *path, const char *input, struct lake_error *err)
+static lake_status write_all(const char *path, const char *input, const char *profile,
+                             struct lake_error *err)
 {
     struct storage_store *store = NULL;
     struct ArrowArrayStream stream;
@@ -88,6 +89,8 @@ static lake_status write_all(const char *path, const char *input, struct lake_er
     if (status != LAKE_OK)
         return status;
     lance_create_options_init(&options);
+    if (!lance_profile_parse(profile, &options.profile))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "no profile %s", profile);
     status = lance_write_stream(store, &stream, &options, false, &version, err);
     storage_store_unref(store);
     return status;
@@ -96,13 +99,13 @@ static lake_status write_all(const char *path, const char *input, struct lake_er
 int main(int argc, char **argv)
 {
     struct lake_error error = {0};
-    if (argc != 4)
+    if (argc < 4 || argc > 5)
         return 2;
     base_memory_tune(); /* as the program lake does */
     int64_t started_us = base_clock_monotonic_us();
     lake_status status = strcmp(argv[1], "scan") == 0
                              ? scan_all(argv[2], strtoul(argv[3], NULL, 10), &error)
-                             : write_all(argv[2], argv[3], &error);
+                             : write_all(argv[2], argv[3], argc > 4 ? argv[4] : "balanced", &error);
     if (status != LAKE_OK || atomic_load(&failed)) {
         fprintf(stderr, "%s\n", error.message);
         return 1;

@@ -15,7 +15,7 @@ struct lance_append {
     struct storage_store *store;
     struct lance_dataset *base;        /* NULL: the rows are a new dataset's */
     const struct lance_schema *schema; /* the base's, or the caller's */
-    uint32_t minor;
+    struct lance_file_options options;
     struct lance_file_writer *writer; /* of the last fragment; NULL: none is open */
     struct lance_new_fragment *fragments;
     size_t count;
@@ -148,7 +148,8 @@ static lake_status name_file(char *out, size_t out_bytes, struct lake_error *err
 
 static lake_status append_alloc(struct storage_store *store, struct lance_dataset *base,
                                 const struct lance_schema *schema, const char *storage_version,
-                                struct lance_append **out, struct lake_error *err)
+                                enum lance_profile profile, struct lance_append **out,
+                                struct lake_error *err)
 {
     struct lance_append *append = base_calloc_array(1, sizeof(*append));
     if (append == NULL) {
@@ -157,9 +158,22 @@ static lake_status append_alloc(struct storage_store *store, struct lance_datase
     append->store = storage_store_ref(store);
     append->base = base == NULL ? NULL : lance_dataset_ref(base);
     append->schema = schema;
-    append->minor = strcmp(storage_version, "2.1") == 0 ? 1 : 2;
+    append->options.minor = strcmp(storage_version, "2.1") == 0 ? 1 : 2;
+    append->options.profile = profile;
     *out = append;
     return LAKE_OK;
+}
+
+/* A profile that is not known (a later release's, perhaps) is as good as none. */
+static enum lance_profile profile_of(const struct lance_key_value *config, size_t count)
+{
+    enum lance_profile profile = LANCE_PROFILE_BALANCED;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(config[i].key, LANCE_CONFIG_PROFILE) == 0) {
+            (void)lance_profile_parse(config[i].value, &profile);
+        }
+    }
+    return profile;
 }
 
 lake_status lance_append_new(struct storage_store *store, struct lance_dataset *base,
@@ -169,8 +183,8 @@ lake_status lance_append_new(struct storage_store *store, struct lance_dataset *
     if (status != LAKE_OK) {
         return status;
     }
-    return append_alloc(store, base, &base->manifest->schema, base->manifest->storage_version, out,
-                        err);
+    return append_alloc(store, base, &base->manifest->schema, base->manifest->storage_version,
+                        profile_of(base->manifest->config, base->manifest->config_count), out, err);
 }
 
 static lake_status open_writer(struct lance_append *append, struct lake_error *err)
@@ -193,7 +207,7 @@ static lake_status open_writer(struct lance_append *append, struct lake_error *e
     }
     char key[96];
     (void)snprintf(key, sizeof(key), "data/%s", fragment->name);
-    return lance_file_writer_new(append->store, base_str_of(key), append->schema, append->minor,
+    return lance_file_writer_new(append->store, base_str_of(key), append->schema, &append->options,
                                  &append->writer, err);
 }
 
@@ -307,6 +321,32 @@ void lance_append_free(struct lance_append *append)
     base_free(append);
 }
 
+/* The options with the profile among the configuration. Free `config` of *out. */
+static lake_status complete_options(const struct lance_create_options *given,
+                                    struct lance_create_options *out, struct lake_error *err)
+{
+    if (given != NULL) {
+        *out = *given;
+    } else {
+        lance_create_options_init(out);
+    }
+    struct lance_key_value *config = base_calloc_array(out->config_count + 1, sizeof(*config));
+    if (config == NULL) {
+        return base_fail_no_memory(err, (out->config_count + 1) * sizeof(*config));
+    }
+    if (out->config_count > 0) {
+        memcpy(config, out->config, out->config_count * sizeof(*config));
+    }
+    if (out->profile == LANCE_PROFILE_BALANCED) {
+        out->profile = profile_of(config, out->config_count);
+    } else {
+        config[out->config_count++] =
+            (struct lance_key_value){LANCE_CONFIG_PROFILE, lance_profile_name(out->profile)};
+    }
+    out->config = config;
+    return LAKE_OK;
+}
+
 static lake_status check_create(const struct lance_create_options *options, struct lake_error *err)
 {
     const char *version = options->storage_version;
@@ -322,27 +362,30 @@ lake_status lance_dataset_create(struct storage_store *store, const struct Arrow
                                  const struct lance_create_options *options,
                                  struct lance_dataset **out, struct lake_error *err)
 {
-    struct lance_create_options defaults;
+    struct lance_create_options all = {.config = NULL};
     struct lance_schema tree = {0};
     struct lance_append *append = NULL;
     struct lance_manifest *manifest = NULL;
-    lance_create_options_init(&defaults);
-    options = options == NULL ? &defaults : options;
-    lake_status status = check_create(options, err);
+    lake_status status = complete_options(options, &all, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    status = check_create(&all, err);
     if (status == LAKE_OK) {
-        status = lance_schema_from_arrow(schema, options->storage_version, &tree, err);
+        status = lance_schema_from_arrow(schema, all.storage_version, &tree, err);
     }
     if (status == LAKE_OK) {
-        status = append_alloc(store, NULL, &tree, options->storage_version, &append, err);
+        status = append_alloc(store, NULL, &tree, all.storage_version, all.profile, &append, err);
     }
     if (status == LAKE_OK) {
-        status = commit(append, options, &options->commit, &manifest, err);
+        status = commit(append, &all, &all.commit, &manifest, err);
     }
     if (status == LAKE_OK) {
         status = lance_dataset_of_manifest(store, NULL, NULL, manifest, out, err);
     }
     lance_append_free(append);
     lance_schema_fini(&tree);
+    base_free((void *)(uintptr_t)all.config);
     return status;
 }
 
@@ -422,25 +465,27 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
                                const struct lance_create_options *options, bool append,
                                uint64_t *version, struct lake_error *err)
 {
-    struct lance_create_options defaults;
+    struct lance_create_options all = {.config = NULL};
     struct ArrowSchema schema = {.release = NULL};
     struct lance_schema tree = {0};
     struct lance_dataset *base = NULL;
     struct lance_append *rows = NULL;
     struct lance_manifest *manifest = NULL;
-    lance_create_options_init(&defaults);
-    options = options == NULL ? &defaults : options;
-    lake_status status = check_create(options, err);
+    lake_status status = complete_options(options, &all, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    status = check_create(&all, err);
     if (status == LAKE_OK && stream->get_schema(stream, &schema) != 0) {
         const char *why = stream->get_last_error(stream);
         status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the input has no schema: %.300s",
                            why == NULL ? "no reason given" : why);
     }
     if (status == LAKE_OK) {
-        status = lance_schema_from_arrow(&schema, options->storage_version, &tree, err);
+        status = lance_schema_from_arrow(&schema, all.storage_version, &tree, err);
     }
     if (status == LAKE_OK && !append) {
-        status = append_alloc(store, NULL, &tree, options->storage_version, &rows, err);
+        status = append_alloc(store, NULL, &tree, all.storage_version, all.profile, &rows, err);
     } else if (status == LAKE_OK) {
         status = open_for_append(store, &tree, &base, &rows, err);
     }
@@ -448,7 +493,7 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
         status = write_batches(rows, stream, err);
     }
     if (status == LAKE_OK) {
-        status = commit(rows, options, &options->commit, &manifest, err);
+        status = commit(rows, &all, &all.commit, &manifest, err);
     }
     if (status == LAKE_OK) {
         *version = manifest->pb->version;
@@ -457,6 +502,7 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
     lance_append_free(rows);
     lance_dataset_unref(base);
     lance_schema_fini(&tree);
+    base_free((void *)(uintptr_t)all.config);
     if (schema.release != NULL) {
         schema.release(&schema);
     }

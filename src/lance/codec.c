@@ -211,35 +211,71 @@ lake_status lance_decompress(struct lance_codec_context *context, uint32_t schem
     return lake_fail(err, LAKE_UNIMPLEMENTED, "unknown compression scheme %u", scheme);
 }
 
-lake_status lance_compress(uint32_t scheme, struct lake_bytes data, struct base_buffer *out,
+void lance_compressor_fini(struct lance_compressor *compressor)
+{
+    ZSTD_freeCCtx(compressor->zstd);
+    compressor->zstd = NULL;
+}
+
+/* One frame; each part ends a block, so that it has entropy tables of its own and a part without
+ * any order is stored as it is. */
+static lake_status compress_zstd(struct lance_compressor *compressor, struct lake_bytes data,
+                                 size_t parts, uint8_t *out, size_t bound, size_t *written,
+                                 struct lake_error *err)
+{
+    ZSTD_outBuffer to = {out, bound, 0};
+    if (compressor->zstd == NULL && (compressor->zstd = ZSTD_createCCtx()) == NULL)
+        return base_fail_no_memory(err, 1U << 20);
+    size_t result = ZSTD_CCtx_reset(compressor->zstd, ZSTD_reset_session_only);
+    if (!ZSTD_isError(result))
+        result =
+            ZSTD_CCtx_setParameter(compressor->zstd, ZSTD_c_compressionLevel, compressor->level);
+    if (!ZSTD_isError(result))
+        result = ZSTD_CCtx_setPledgedSrcSize(compressor->zstd, data.size);
+    for (size_t i = 0; !ZSTD_isError(result) && i < parts; i++) {
+        size_t start = data.size / parts * i;
+        size_t end = i + 1 == parts ? data.size : start + data.size / parts;
+        ZSTD_inBuffer from = {data.data + start, end - start, 0};
+        result = ZSTD_compressStream2(compressor->zstd, &to, &from,
+                                      i + 1 == parts ? ZSTD_e_end : ZSTD_e_flush);
+        if (!ZSTD_isError(result) && result != 0) /* there was room for everything */
+            return lake_fail(err, LAKE_INTERNAL, "Zstandard needs more than %zu bytes", bound);
+    }
+    if (ZSTD_isError(result))
+        return lake_fail(err, LAKE_INTERNAL, "Zstandard cannot compress: %s",
+                         ZSTD_getErrorName(result));
+    *written = to.pos;
+    return LAKE_OK;
+}
+
+lake_status lance_compress(struct lance_compressor *compressor, uint32_t scheme,
+                           struct lake_bytes data, size_t parts, struct base_buffer *out,
                            struct lake_error *err)
 {
     if (data.size > LZ4_MAX_INPUT_SIZE)
         return lake_fail(err, LAKE_INTERNAL, "a buffer of %zu bytes is too large to compress",
                          data.size);
     bool lz4 = scheme == LANCE_LZ4;
-    size_t prefix = lz4 ? 4 : 8;
-    size_t bound = lz4 ? (size_t)LZ4_compressBound((int)data.size) : ZSTD_compressBound(data.size);
+    size_t prefix = lz4 ? 4 : 8, written = 0;
+    size_t bound = lz4 ? (size_t)LZ4_compressBound((int)data.size)
+                       : ZSTD_compressBound(data.size) + 64 * parts; /* headers of more blocks */
     lake_status status = base_buffer_reserve(out, prefix + bound, err);
     if (status != LAKE_OK)
         return status;
     uint8_t *start = out->data + out->size;
-    size_t written;
     if (lz4) {
         base_store_u32le(start, (uint32_t)data.size);
         written = (size_t)LZ4_compress_default((const char *)data.data, (char *)start + prefix,
                                                (int)data.size, (int)bound);
+        if (written == 0)
+            return lake_fail(err, LAKE_INTERNAL, "LZ4 cannot compress %zu bytes", data.size);
     } else {
         base_store_u64le(start, data.size);
-        written = ZSTD_compress(start + prefix, bound, data.data, data.size, 1);
-        if (ZSTD_isError(written))
-            return lake_fail(err, LAKE_INTERNAL, "Zstandard cannot compress: %s",
-                             ZSTD_getErrorName(written));
+        status = compress_zstd(compressor, data, parts, start + prefix, bound, &written, err);
     }
-    if (written == 0)
-        return lake_fail(err, LAKE_INTERNAL, "LZ4 cannot compress %zu bytes", data.size);
-    out->size += prefix + written;
-    return LAKE_OK;
+    if (status == LAKE_OK)
+        out->size += prefix + written;
+    return status;
 }
 
 /* Opens the next scratch level and decompresses into it. The caller lowers context->depth when what

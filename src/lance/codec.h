@@ -98,8 +98,16 @@ const struct lance_encoding *lance_encoding_find_fsst(const struct lance_encodin
 lake_status lance_decompress(struct lance_codec_context *context, uint32_t scheme,
                              struct lake_bytes data, size_t max_bytes, struct base_buffer *out,
                              struct lake_error *err);
-/* Appends the framing and the compressed bytes; *out_bytes is what was added. */
-lake_status lance_compress(uint32_t scheme, struct lake_bytes data, struct base_buffer *out,
+/* What compression keeps between buffers. Belongs to one thread. */
+struct lance_compressor {
+    int level;  /* Zstandard's */
+    void *zstd; /* ZSTD_CCtx, made when first needed */
+};
+void lance_compressor_fini(struct lance_compressor *compressor);
+/* Appends the framing and the compressed bytes. `parts` of equal size that differ in kind, such as
+ * byte planes, are told apart where the scheme can: their statistics are not mixed then. */
+lake_status lance_compress(struct lance_compressor *compressor, uint32_t scheme,
+                           struct lake_bytes data, size_t parts, struct base_buffer *out,
                            struct lake_error *err);
 
 /* ---- the single codecs ---- */
@@ -115,8 +123,8 @@ extern const struct lance_codec lance_codec_byte_stream_split;
 extern const struct lance_codec lance_codec_packed_struct;
 extern const struct lance_codec lance_codec_general;
 
-/* The kernels of kernels.h, by type. FastLanes: 1024 values of T = 8, 16, 32 or 64 bits from and to packed words of width w <= T.
- * `packed` holds 128 * w bytes. */
+/* The kernels of kernels.h, by type. FastLanes: 1024 values of T = 8, 16, 32 or 64 bits from and to
+ * packed words of width w <= T. `packed` holds 128 * w bytes. */
 void lance_bits_unpack(uint32_t type_bits, uint32_t width, const uint8_t *packed, uint8_t *out);
 void lance_bits_pack(uint32_t type_bits, uint32_t width, const uint8_t *values, uint8_t *packed);
 /* The width that the widest of `count` values needs. */

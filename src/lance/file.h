@@ -51,9 +51,15 @@ struct lance_file_result {
     int32_t *column_indices;
     size_t column_count;
 };
-/* minor: 1 or 2 (storage 2.1, 2.2). The writer is bound to `schema`, which must outlive it. */
+struct lance_file_options {
+    uint32_t minor; /* 1 or 2 (storage 2.1, 2.2) */
+    enum lance_profile profile;
+};
+/* The writer is bound to `schema`, which must outlive it. Large batches are encoded on several
+ * threads, column by column. */
 lake_status lance_file_writer_new(struct storage_store *store, struct lake_str key,
-                                  const struct lance_schema *schema, uint32_t minor,
+                                  const struct lance_schema *schema,
+                                  const struct lance_file_options *options,
                                   struct lance_file_writer **out, struct lake_error *err);
 lake_status lance_file_writer_write(struct lance_file_writer *writer,
                                     const struct ArrowArray *batch, struct lake_error *err);

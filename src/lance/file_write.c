@@ -1,5 +1,6 @@
 /* The container of a data file being written: pages as they fill, then the metadata. */
 #include "file_write.h"
+#include "parallel.h"
 
 #include "lance_file.pb-c.h"
 #include <string.h>
@@ -12,25 +13,37 @@
  * memory than a narrow one; a page is not cut below MIN_PAGE_BYTES for it. */
 #define GATHERED_BYTES  ((uint64_t)64 << 20)
 #define MIN_PAGE_BYTES  ((uint64_t)256 << 10)
+#define PARALLEL_BYTES  ((uint64_t)1 << 20) /* of values: less is not worth waking a thread */
 #define PAGE_TYPE_URL   "/lance.encodings21.PageLayout"
 #define COLUMN_TYPE_URL "/lance.encodings.ColumnEncoding"
 
 struct column {
     struct lance_page_rows rows;
+    struct lance_encode_options options;
     struct base_buffer pages; /* serialized ColumnMetadata.pages fields so far */
 };
 
+/* What one thread needs to encode pages, whichever column they are of. */
+struct encoder {
+    struct lance_compressor compressor;
+    struct lance_encoded_page page;
+};
+
 struct lance_file_writer {
+    /* Guards `out` and `position` while columns are encoded by several threads. The file is one
+     * stream: whoever holds the lock writes a page to it, and the others have to wait for that
+     * anyway. */
+    pthread_mutex_t lock;
     struct storage_writer *out;
-    const struct lance_schema *schema; /* borrowed */
-    uint32_t minor;
     uint64_t position;
+    const struct lance_schema *schema; /* borrowed */
+    struct lance_file_options options;
     uint64_t row_count;
     struct column *columns;
     size_t column_count;
     size_t ready_count;  /* columns that are initialised */
     uint64_t page_bytes; /* at which a column's page is full */
-    struct lance_encoded_page page;
+    struct encoder encoders[LANCE_MAX_WORKERS];
 };
 
 /* ---- protobuf ---- */
@@ -131,14 +144,12 @@ static lake_status describe_page(struct column *column, const struct lance_encod
     return status;
 }
 
-static lake_status flush_page(struct lance_file_writer *writer, struct column *column,
-                              struct lake_error *err)
+static lake_status put_page(struct lance_file_writer *writer, struct column *column,
+                            const struct lance_encoded_page *page, struct lake_error *err)
 {
-    struct lance_encoded_page *page = &writer->page;
     uint64_t offsets[LANCE_PAGE_BUFFERS], sizes[LANCE_PAGE_BUFFERS];
-    if (column->rows.row_count == 0)
-        return LAKE_OK;
-    lake_status status = lance_page_encode(&column->rows, writer->minor, page, err);
+    lake_status status = LAKE_OK;
+    (void)pthread_mutex_lock(&writer->lock);
     for (size_t i = 0; status == LAKE_OK && i < page->buffer_count; i++) {
         status = align_file(writer, err);
         offsets[i] = writer->position;
@@ -146,8 +157,19 @@ static lake_status flush_page(struct lance_file_writer *writer, struct column *c
         if (status == LAKE_OK)
             status = put_file(writer, base_buffer_view(&page->buffers[i]), err);
     }
+    (void)pthread_mutex_unlock(&writer->lock);
+    return status != LAKE_OK ? status : describe_page(column, page, offsets, sizes, err);
+}
+
+static lake_status flush_page(struct lance_file_writer *writer, struct column *column,
+                              struct encoder *encoder, struct lake_error *err)
+{
+    if (column->rows.row_count == 0)
+        return LAKE_OK;
+    lake_status status = lance_page_encode(&column->rows, &column->options, &encoder->compressor,
+                                           &encoder->page, err);
     if (status == LAKE_OK)
-        status = describe_page(column, page, offsets, sizes, err);
+        status = put_page(writer, column, &encoder->page, err);
     lance_page_rows_clear(&column->rows);
     return status;
 }
@@ -175,6 +197,8 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
         if (status != LAKE_OK)
             return lake_fail_wrap(err, status, "field \"%s\" cannot be written", field->name);
         base_buffer_init(&column->pages, MAX_METADATA_BYTES);
+        lance_encode_options_of(writer->options.profile, writer->options.minor, field,
+                                &writer->schema->fields[path->field_index], &column->options);
         writer->ready_count++;
     }
     for (size_t i = 0;
@@ -213,23 +237,33 @@ static void free_writer(struct lance_file_writer *writer)
         base_buffer_fini(&writer->columns[i].pages);
     }
     base_free(writer->columns);
-    lance_encoded_page_fini(&writer->page);
+    for (size_t i = 0; i < LANCE_MAX_WORKERS; i++) {
+        lance_encoded_page_fini(&writer->encoders[i].page);
+        lance_compressor_fini(&writer->encoders[i].compressor);
+    }
+    (void)pthread_mutex_destroy(&writer->lock);
     base_free(writer);
 }
 
 lake_status lance_file_writer_new(struct storage_store *store, struct lake_str key,
-                                  const struct lance_schema *schema, uint32_t minor,
+                                  const struct lance_schema *schema,
+                                  const struct lance_file_options *options,
                                   struct lance_file_writer **out, struct lake_error *err)
 {
-    if (minor != 1 && minor != 2)
+    if (options->minor != 1 && options->minor != 2)
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "storage version 2.%u cannot be written: 2.1 and 2.2 can", minor);
+                         "storage version 2.%u cannot be written: 2.1 and 2.2 can", options->minor);
     struct lance_file_writer *writer = base_calloc_array(1, sizeof(*writer));
     if (writer == NULL)
         return base_fail_no_memory(err, sizeof(*writer));
+    if (pthread_mutex_init(&writer->lock, NULL) != 0) {
+        base_free(writer);
+        return lake_fail(err, LAKE_INTERNAL, "a mutex could not be made");
+    }
     writer->schema = schema;
-    writer->minor = minor;
-    lance_encoded_page_init(&writer->page);
+    writer->options = *options;
+    for (size_t i = 0; i < LANCE_MAX_WORKERS; i++)
+        lance_encoded_page_init(&writer->encoders[i].page);
     lake_status status = open_columns(writer, err);
     if (status == LAKE_OK)
         status = storage_writer_open(store, key, true, &writer->out, err);
@@ -243,8 +277,8 @@ lake_status lance_file_writer_new(struct storage_store *store, struct lake_str k
 /* ---- rows ---- */
 
 static lake_status write_column(struct lance_file_writer *writer, struct column *column,
-                                const struct ArrowArray *field, uint64_t start, uint64_t count,
-                                struct lake_error *err)
+                                struct encoder *encoder, const struct ArrowArray *field,
+                                uint64_t start, uint64_t count, struct lake_error *err)
 {
     lake_status status = LAKE_OK;
     while (status == LAKE_OK && count > 0) {
@@ -252,7 +286,7 @@ static lake_status write_column(struct lance_file_writer *writer, struct column 
         if (column->rows.row_count > 0 &&
             (have >= writer->page_bytes || column->rows.row_count >= PAGE_ROWS_SLICE ||
              lance_page_rows_must_flush(&column->rows, field))) {
-            status = flush_page(writer, column, err);
+            status = flush_page(writer, column, encoder, err);
             continue;
         }
         take =
@@ -265,19 +299,32 @@ static lake_status write_column(struct lance_file_writer *writer, struct column 
     return status;
 }
 
+struct batch_write {
+    struct lance_file_writer *writer;
+    const struct ArrowArray *batch;
+};
+
+static lake_status write_item(void *context, size_t index, size_t worker, struct lake_error *err)
+{
+    const struct batch_write *write = context;
+    struct column *column = &write->writer->columns[index];
+    const struct ArrowArray *field = write->batch->children[column->rows.path.field_index];
+    return write_column(write->writer, column, &write->writer->encoders[worker], field,
+                        (uint64_t)write->batch->offset, (uint64_t)write->batch->length, err);
+}
+
 lake_status lance_file_writer_write(struct lance_file_writer *writer,
                                     const struct ArrowArray *batch, struct lake_error *err)
 {
-    uint64_t count = (uint64_t)batch->length;
-    lake_status status = LAKE_OK;
+    struct batch_write write = {writer, batch};
+    uint64_t count = (uint64_t)batch->length, about;
     if (batch->n_children != (int64_t)writer->schema->field_count)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "a batch of %lld columns, the table has %zu",
                          (long long)batch->n_children, writer->schema->field_count);
-    for (size_t i = 0; status == LAKE_OK && i < writer->column_count; i++) {
-        struct column *column = &writer->columns[i];
-        const struct ArrowArray *field = batch->children[column->rows.path.field_index];
-        status = write_column(writer, column, field, (uint64_t)batch->offset, count, err);
-    }
+    bool large = !base_u64_mul(count, writer->column_count * sizeof(uint64_t), &about) ||
+                 about >= PARALLEL_BYTES;
+    lake_status status = lance_parallel(writer->column_count, large ? LANCE_MAX_WORKERS : 1,
+                                        write_item, &write, err);
     if (status == LAKE_OK)
         writer->row_count += count;
     return status;
@@ -366,7 +413,7 @@ static lake_status put_end(struct lance_file_writer *writer, struct lake_error *
     base_store_u32le(footer + 24, 1);
     base_store_u32le(footer + 28, (uint32_t)writer->column_count);
     base_store_u16le(footer + 32, 2);
-    base_store_u16le(footer + 34, (uint16_t)writer->minor);
+    base_store_u16le(footer + 34, (uint16_t)writer->options.minor);
     memcpy(footer + 36, "LANC", 4);
     if (status == LAKE_OK)
         status = put_file(writer, (struct lake_bytes){footer, sizeof(footer)}, err);
@@ -400,13 +447,26 @@ static lake_status make_result(const struct lance_file_writer *writer,
     return LAKE_OK;
 }
 
+static lake_status flush_item(void *context, size_t index, size_t worker, struct lake_error *err)
+{
+    struct lance_file_writer *writer = context;
+    return flush_page(writer, &writer->columns[index], &writer->encoders[worker], err);
+}
+
+static lake_status flush_columns(struct lance_file_writer *writer, struct lake_error *err)
+{
+    uint64_t gathered = 0;
+    for (size_t i = 0; i < writer->column_count; i++)
+        gathered += lance_page_rows_bytes(&writer->columns[i].rows);
+    return lance_parallel(writer->column_count, gathered >= PARALLEL_BYTES ? LANCE_MAX_WORKERS : 1,
+                          flush_item, writer, err);
+}
+
 lake_status lance_file_writer_finish(struct lance_file_writer *writer,
                                      struct lance_file_result *out, struct lake_error *err)
 {
     struct lance_file_result result = {0};
-    lake_status status = LAKE_OK;
-    for (size_t i = 0; status == LAKE_OK && i < writer->column_count; i++)
-        status = flush_page(writer, &writer->columns[i], err);
+    lake_status status = flush_columns(writer, err);
     if (status == LAKE_OK)
         status = put_end(writer, err);
     if (status == LAKE_OK)

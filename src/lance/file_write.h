@@ -15,6 +15,24 @@
 #define LANCE_FULL_ZIP_FROM 256 /* bytes of a value; shorter ones share chunks */
 #define LANCE_PAGE_BUFFERS  4
 
+/* What the writer does with one column (encode_options.c). */
+struct lance_encode_options {
+    uint32_t minor;      /* storage 2.`minor` */
+    uint32_t scheme;     /* enum lance_compression; 0: none */
+    int level;           /* Zstandard's */
+    uint32_t min_saving; /* percent that compression saves, or it is not worth decoding */
+    bool fsst;           /* symbols for strings */
+    bool split_always, split_never; /* byte planes before compression; neither: by measuring */
+    bool always_full_zip, always_mini_block; /* neither: by the longest value */
+    double rle_limit;                        /* runs a value at most */
+    uint64_t dictionary_divisor;             /* values for each distinct one, at least */
+    double dictionary_ratio;                 /* of the size without a dictionary, at most */
+    uint64_t chunk_bytes;                    /* of raw values in a mini-block chunk */
+};
+void lance_encode_options_of(enum lance_profile profile, uint32_t minor,
+                             const struct lance_field *leaf, const struct lance_field *top,
+                             struct lance_encode_options *out);
+
 /* The way from a top-level field to one leaf. */
 struct lance_leaf_path {
     size_t child_index[LANCE_MAX_LAYERS]; /* which child to enter below layer i (0 for lists) */
@@ -67,16 +85,18 @@ struct lance_encoded_page {
 };
 void lance_encoded_page_init(struct lance_encoded_page *page);
 void lance_encoded_page_fini(struct lance_encoded_page *page);
-/* Chooses layout and codecs for the gathered rows; `minor` as in storage 2.1 and 2.2. Renumbers
- * the rows' levels in place. */
-lake_status lance_page_encode(struct lance_page_rows *rows, uint32_t minor,
-                              struct lance_encoded_page *out, struct lake_error *err);
+/* Chooses layout and codecs for the gathered rows. Renumbers the rows' levels in place. */
+lake_status lance_page_encode(struct lance_page_rows *rows,
+                              const struct lance_encode_options *options,
+                              struct lance_compressor *compressor, struct lance_encoded_page *out,
+                              struct lake_error *err);
 
 /* ---- between the parts of encoding ---- */
 
 struct lance_page_plan {
     struct lance_page_rows *rows;
-    uint32_t minor;
+    const struct lance_encode_options *options;
+    struct lance_compressor *compressor;
     uint8_t layers[LANCE_MAX_LAYERS]; /* leaf first */
     size_t layer_count;
     const uint16_t *rep; /* NULL: none */
@@ -99,7 +119,7 @@ lake_status lance_constant_encode(const struct lance_page_plan *plan,
                                   struct lance_encoded_page *out, bool *done,
                                   struct lake_error *err);
 
-/* ---- value codecs of mini-blocks (value_encode.c) ---- */
+/* ---- value codecs of mini-blocks (value_codecs.c) ---- */
 
 /* Values to be cut into chunks: fixed ones of `bits`, or the rows' own. */
 struct lance_value_source {
@@ -107,6 +127,7 @@ struct lance_value_source {
     const uint8_t *fixed;                   /* fixed values or dictionary indices */
     uint64_t bits;
     uint64_t count;
+    struct lance_compressor *compressor;
 };
 
 #define LANCE_CHUNK_BUFFERS 10 /* FSL validity layers and two more */
@@ -117,6 +138,14 @@ struct lance_value_codec {
                           const struct lance_encoding *encoding, uint64_t start, uint64_t count,
                           struct base_buffer *buffers, struct lake_error *err);
 };
+
+extern const struct lance_value_codec lance_flat_values;
+extern const struct lance_value_codec lance_inline_values;
+extern const struct lance_value_codec lance_rle_values;
+extern const struct lance_value_codec lance_general_values; /* flat values or their byte planes */
+extern const struct lance_value_codec lance_variable_values;
+extern const struct lance_value_codec lance_general_variable_values;
+extern const struct lance_value_codec lance_fsl_values;
 
 struct lance_value_plan {
     const struct lance_value_codec *codec;
@@ -130,10 +159,38 @@ struct lance_value_plan {
     struct base_buffer dictionary_block;
     struct lance_value_source source;
 };
+
+/* ---- choosing among them (value_encode.c, dictionary_encode.c) ---- */
+
 void lance_value_plan_init(struct lance_value_plan *plan);
 void lance_value_plan_fini(struct lance_value_plan *plan);
 /* Measures the candidates on the page's values and takes the best. */
 lake_status lance_value_plan_choose(const struct lance_page_plan *page,
                                     struct lance_value_plan *out, struct lake_error *err);
+void lance_value_plan_take(struct lance_value_plan *plan, const struct lance_value_codec *codec,
+                           const struct lance_encoding *encoding, uint32_t max_log2,
+                           size_t buffer_count);
+/* What a codec makes of the whole source, by its size on a few chunks of it. */
+lake_status lance_value_sample(const struct lance_value_codec *codec,
+                               const struct lance_encoding *encoding,
+                               const struct lance_value_source *source, uint64_t chunk,
+                               uint64_t *estimate, struct lake_error *err);
+uint64_t lance_inline_bytes(const struct lance_value_source *source); /* as bit-packed blocks */
+/* out->source holds fixed values of 8 bits or more; *bytes is about what they will take. */
+lake_status lance_choose_fixed(const struct lance_page_plan *page, bool integer,
+                               struct lance_value_plan *out, uint64_t *bytes,
+                               struct lake_error *err);
+/* Indices and a dictionary, if that takes less than the options' part of `plain` bytes. */
+lake_status lance_try_dictionary(const struct lance_page_plan *page, uint64_t plain,
+                                 struct lance_value_plan *out, bool *worth, struct lake_error *err);
+lake_status lance_choose_variable(const struct lance_page_plan *page, struct lance_value_plan *out,
+                                  struct lake_error *err);
+lake_status lance_choose_arrow_dictionary(const struct lance_page_plan *page,
+                                          struct lance_value_plan *out, struct lake_error *err);
+/* NULL: out of memory, or NULL inside. */
+const struct lance_encoding *lance_encoding_flat(struct base_arena *arena, uint64_t bits);
+const struct lance_encoding *lance_encoding_general(struct base_arena *arena, uint32_t scheme,
+                                                    const struct lance_encoding *inner);
+lake_status lance_encoding_out_of_memory(struct lake_error *err);
 
 #endif

@@ -155,8 +155,20 @@ struct lance_commit_options {
 };
 void lance_commit_options_init(struct lance_commit_options *options);
 
+/* How values are encoded. A table keeps its profile in its configuration, every append follows it,
+ * and a field's own `lance-encoding:` metadata goes above it. Any reader of Lance reads all. */
+enum lance_profile {
+    LANCE_PROFILE_BALANCED, /* the default: LZ4 where it saves much, for little decoding */
+    LANCE_PROFILE_FAST,     /* nothing is compressed; bit packing, runs and dictionaries stay */
+    LANCE_PROFILE_SMALL     /* Zstandard, and chunks four times as long */
+};
+#define LANCE_CONFIG_PROFILE "lake.profile" /* absent: balanced */
+const char *lance_profile_name(enum lance_profile profile);
+bool lance_profile_parse(const char *name, enum lance_profile *out);
+
 struct lance_create_options {
     const char *storage_version; /* "2.2" (default) or "2.1" */
+    enum lance_profile profile;  /* kept in the configuration unless it is the default */
     const struct lance_key_value *config;
     size_t config_count;
     struct lance_commit_options commit;

@@ -66,9 +66,6 @@ static lake_status fixed_leaf(const struct ArrowSchemaView *view, struct lance_l
         return lake_fail(err, LAKE_UNIMPLEMENTED, "a row of type \"%s\" is larger than %u bytes",
                          out->arrow->format, LANCE_MAX_VALUE_BYTES);
     out->integer = is_integer(view->storage_type);
-    out->splittable = view->storage_type == NANOARROW_TYPE_FLOAT ||
-                      view->storage_type == NANOARROW_TYPE_DOUBLE ||
-                      (out->integer && out->item_bits == 64);
     return LAKE_OK;
 }
 

@@ -29,7 +29,6 @@ struct lance_leaf_type {
     uint64_t fsl_sizes[LANCE_MAX_FSL_DEPTH]; /* outermost first */
     uint32_t offset_bytes;                   /* variable: 4 or 8, of the Arrow type */
     bool integer;                            /* integers and temporal values: worth bit packing */
-    bool splittable; /* floats and 64-bit times: worth splitting into byte planes */
     const struct ArrowSchema *arrow;
     const struct ArrowSchema *dictionary; /* value type, borrowed */
 };

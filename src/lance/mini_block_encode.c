@@ -167,12 +167,12 @@ static lake_status encode_cut(struct chunker *chunker, const struct cut *cut,
 static size_t header_bytes(const struct chunker *chunker)
 {
     return 2 + 2 * (chunker->plan->rep != NULL) + 2 * (size_t)(chunker->plan->def != NULL) +
-           (chunker->plan->minor >= 2 ? 4 : 2) * chunker->value_plan->buffer_count;
+           (chunker->plan->options->minor >= 2 ? 4 : 2) * chunker->value_plan->buffer_count;
 }
 
 static bool chunk_fits(const struct chunker *chunker, uint64_t *bytes)
 {
-    bool large = chunker->plan->minor >= 2;
+    bool large = chunker->plan->options->minor >= 2;
     uint64_t total = BASE_ALIGN_UP((uint64_t)header_bytes(chunker), (uint64_t)8);
     total += BASE_ALIGN_UP((uint64_t)chunker->rep.size, (uint64_t)8) +
              BASE_ALIGN_UP((uint64_t)chunker->def.size, (uint64_t)8);
@@ -198,7 +198,7 @@ static lake_status put_chunk(struct chunker *chunker, const struct cut *cut, uin
 {
     const struct lance_page_plan *plan = chunker->plan;
     struct base_buffer *words = &chunker->out->buffers[0], *out = &chunker->out->buffers[1];
-    size_t start = out->size, width = plan->minor >= 2 ? 4 : 2;
+    size_t start = out->size, width = plan->options->minor >= 2 ? 4 : 2;
     bool has_levels = plan->rep != NULL || plan->def != NULL;
     uint16_t levels = has_levels ? (uint16_t)(cut->entry_end - chunker->entry) : 0;
     uint16_t rep = (uint16_t)chunker->rep.size, def = (uint16_t)chunker->def.size;
@@ -332,7 +332,7 @@ lake_status lance_mini_block_encode(const struct lance_page_plan *plan,
     layout.buffers_per_chunk = values.buffer_count;
     layout.repetition_index_depth = plan->rep != NULL;
     layout.item_count = values.source.count;
-    layout.has_large_chunk = plan->minor >= 2;
+    layout.has_large_chunk = plan->options->minor >= 2;
     out->buffer_count = 2;
     if (values.dictionary != NULL)
         status =

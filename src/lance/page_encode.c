@@ -100,10 +100,9 @@ static void choose_layers(const struct lance_page_rows *rows, struct lance_page_
     plan->max_def = level;
 }
 
-static void make_plan(struct lance_page_rows *rows, uint32_t minor, struct lance_page_plan *plan)
+static void make_plan(struct lance_page_rows *rows, struct lance_page_plan *plan)
 {
     uint16_t renumber[2 * LANCE_MAX_LAYERS + 1] = {0};
-    *plan = (struct lance_page_plan){.rows = rows, .minor = minor};
     choose_layers(rows, plan, renumber);
     uint16_t *def = (uint16_t *)(void *)rows->def.data;
     if (rows->has_def && plan->max_def > 0) {
@@ -116,34 +115,42 @@ static void make_plan(struct lance_page_rows *rows, uint32_t minor, struct lance
 }
 
 /* Long values go one by one behind their levels, so that one can be read without its neighbours. */
-static bool wants_full_zip(const struct lance_page_rows *rows)
+static bool wants_full_zip(const struct lance_page_plan *plan)
 {
+    const struct lance_page_rows *rows = plan->rows;
     const struct lance_leaf_type *type = &rows->type;
+    if (plan->options->always_mini_block)
+        return false;
     if (type->kind == LANCE_LEAF_VARIABLE) {
-        for (uint64_t i = 0; i < rows->values.count; i++) {
+        for (uint64_t i = 0; !plan->options->always_full_zip && i < rows->values.count; i++) {
             uint64_t start, end;
             lance_leaf_values_range(&rows->values, i, &start, &end);
             if (end - start >= LANCE_FULL_ZIP_FROM)
                 return true;
         }
-        return false;
+        return plan->options->always_full_zip;
     }
     return (type->kind == LANCE_LEAF_FSL || type->kind == LANCE_LEAF_FIXED) &&
-           type->item_bits >= 8 && type->items * (type->item_bits / 8) >= LANCE_FULL_ZIP_FROM;
+           type->item_bits >= 8 &&
+           (plan->options->always_full_zip ||
+            type->items * (type->item_bits / 8) >= LANCE_FULL_ZIP_FROM);
 }
 
-lake_status lance_page_encode(struct lance_page_rows *rows, uint32_t minor,
-                              struct lance_encoded_page *out, struct lake_error *err)
+lake_status lance_page_encode(struct lance_page_rows *rows,
+                              const struct lance_encode_options *options,
+                              struct lance_compressor *compressor, struct lance_encoded_page *out,
+                              struct lake_error *err)
 {
-    struct lance_page_plan plan;
+    struct lance_page_plan plan = {.rows = rows, .options = options, .compressor = compressor};
     bool done = false;
+    compressor->level = options->level;
     clear_page(out);
-    make_plan(rows, minor, &plan);
+    make_plan(rows, &plan);
     lake_status status = base_arena_new(PLAN_ARENA_BYTES, &plan.arena, err);
     if (status != LAKE_OK)
         return status;
     status = lance_constant_encode(&plan, out, &done, err);
-    if (status == LAKE_OK && !done && !wants_full_zip(rows)) {
+    if (status == LAKE_OK && !done && !wants_full_zip(&plan)) {
         clear_page(out);
         status = lance_mini_block_encode(&plan, out, &done, err);
     }
@@ -253,7 +260,7 @@ lake_status lance_constant_encode(const struct lance_page_plan *plan,
     struct lance_page_layout layout;
     uint8_t boolean;
     lake_status status = LAKE_OK;
-    bool null = all_null(plan), same = !null && plan->minor >= 2 && all_same(values);
+    bool null = all_null(plan), same = !null && plan->options->minor >= 2 && all_same(values);
     *done = null || same;
     if (!*done)
         return LAKE_OK;

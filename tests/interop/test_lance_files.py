@@ -29,11 +29,12 @@ def run_tool(*arguments):
     return done.stdout
 
 
-def lake_write(table, path, storage, append=False):
+def lake_write(table, path, storage, append=False, profile="balanced"):
     source = path.parent / (path.name + ".arrow")
     with pa.OSFile(str(source), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    run_tool("write", path, source, "--storage", storage, *(["--append"] if append else []))
+    run_tool("write", path, source, "--storage", storage, "--profile", profile,
+             *(["--append"] if append else []))
 
 
 def lake_read(path, *arguments):
@@ -181,7 +182,8 @@ def sliced(table, seed):
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_pylance_reads_what_lake_wrote(tmp_path, storage, seed):
     table = random_table(seed, storage)
-    lake_write(sliced(table, seed), tmp_path / "lake", storage)
+    profile = ["balanced", "fast", "small"][seed % 3]
+    lake_write(sliced(table, seed), tmp_path / "lake", storage, profile=profile)
     dataset = lance.dataset(str(tmp_path / "lake"))
     assert_same(dataset.to_table(), table, "pylance:")
     assert_same(lake_read(tmp_path / "lake"), table, "lake:")

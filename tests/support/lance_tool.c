@@ -3,7 +3,7 @@
  * lance_tool: a data set on disk to and from Arrow IPC, for interop tests and for looking at files.
  *
  *   lance_tool cat PATH [--version N] [--columns a,b] [--batch-rows N] > out.arrow
- *   lance_tool write PATH in.arrow [--append] [--storage 2.1|2.2]
+ *   lance_tool write PATH in.arrow [--append] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
  */
@@ -22,6 +22,7 @@ struct arguments {
     const char *input;
     const char *columns;
     const char *storage;
+    enum lance_profile profile;
     uint64_t version;
     uint32_t batch_rows;
     bool append;
@@ -46,6 +47,9 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
             out->columns = argv[++i];
         else if (strcmp(argv[i], "--storage") == 0 && has_value)
             out->storage = argv[++i];
+        else if (strcmp(argv[i], "--profile") == 0 && has_value &&
+                 lance_profile_parse(argv[i + 1], &out->profile))
+            i++;
         else if (argv[i][0] != '-' && out->input == NULL)
             out->input = argv[i];
         else
@@ -225,6 +229,7 @@ static lake_status write_dataset(const struct arguments *arguments, struct stora
     limits.max_body_bytes = (uint64_t)4 << 30;
     lance_create_options_init(&options);
     options.storage_version = arguments->storage;
+    options.profile = arguments->profile;
     lake_status status = arrow_ipc_open_file(arguments->input, &limits, &stream, err);
     if (status == LAKE_OK)
         status = lance_write_stream(store, &stream, &options, arguments->append, &version, err);

@@ -153,6 +153,7 @@ static void compressed_values_come_back_and_lies_about_size_are_refused(void **s
 {
     struct lance_encoding inner = flat(32);
     struct lance_encoding general = {.kind = LANCE_ENCODING_GENERAL, .values = &inner};
+    struct lance_compressor compressor = {.level = 3};
     static uint32_t values[1000], out[1000];
     (void)state;
     for (size_t i = 0; i < 1000; i++)
@@ -160,7 +161,8 @@ static void compressed_values_come_back_and_lies_about_size_are_refused(void **s
     for (general.scheme = LANCE_LZ4; general.scheme <= LANCE_ZSTD; general.scheme++) {
         struct base_buffer buffer;
         base_buffer_init(&buffer, 1U << 20);
-        assert_int_equal(lance_compress(general.scheme, BYTES(values), &buffer, NULL), LAKE_OK);
+        assert_int_equal(
+            lance_compress(&compressor, general.scheme, BYTES(values), 1, &buffer, NULL), LAKE_OK);
         struct lake_bytes whole = base_buffer_view(&buffer);
         assert_int_equal(decode_fixed(&general, whole, NONE, 1000, 32, out), LAKE_OK);
         assert_memory_equal(out, values, sizeof(values));
@@ -172,8 +174,43 @@ static void compressed_values_come_back_and_lies_about_size_are_refused(void **s
         assert_int_equal(decode_fixed(&general, whole, NONE, 1000, 32, out), LAKE_DATA_LOSS);
         base_buffer_fini(&buffer);
     }
+    lance_compressor_fini(&compressor);
     general.scheme = 9;
     assert_int_equal(decode_fixed(&general, BYTES(values), NONE, 10, 32, out), LAKE_UNIMPLEMENTED);
+}
+
+/* Byte planes: one of noise, one of few values. Told apart, the noise costs what it is. */
+static void parts_compressed_apart_are_smaller_than_mixed_and_one_frame(void **state)
+{
+    static uint8_t planes[2 * 8192];
+    size_t sizes[2];
+    (void)state;
+    for (size_t i = 0; i < 8192; i++) {
+        planes[i] = (uint8_t)random_next();
+        planes[8192 + i] = (uint8_t)(random_next() % 5);
+    }
+    for (size_t parts = 1; parts <= 2; parts++) {
+        struct lance_compressor compressor = {.level = 3};
+        struct lance_codec_context context;
+        struct base_buffer buffer, out;
+        base_buffer_init(&buffer, 1U << 20);
+        base_buffer_init(&out, 1U << 20);
+        lance_codec_context_init(&context);
+        assert_int_equal(
+            lance_compress(&compressor, LANCE_ZSTD, BYTES(planes), parts, &buffer, NULL), LAKE_OK);
+        assert_int_equal(lance_decompress(&context, LANCE_ZSTD, base_buffer_view(&buffer),
+                                          sizeof(planes), &out, NULL),
+                         LAKE_OK);
+        assert_int_equal(out.size, sizeof(planes));
+        assert_memory_equal(out.data, planes, sizeof(planes));
+        sizes[parts - 1] = buffer.size;
+        lance_codec_context_fini(&context);
+        lance_compressor_fini(&compressor);
+        base_buffer_fini(&out);
+        base_buffer_fini(&buffer);
+    }
+    assert_true(sizes[1] < 8192 + 3600);
+    assert_true(sizes[1] < sizes[0]);
 }
 
 /* ---- blocks ---- */
@@ -314,6 +351,7 @@ int main(void)
         cmocka_unit_test(runs_expand_and_must_add_up),
         cmocka_unit_test(split_planes_join_to_the_values),
         cmocka_unit_test(compressed_values_come_back_and_lies_about_size_are_refused),
+        cmocka_unit_test(parts_compressed_apart_are_smaller_than_mixed_and_one_frame),
         cmocka_unit_test(out_of_line_tails_are_told_apart_by_length),
         cmocka_unit_test(fsst_codes_expand_to_their_symbols),
         cmocka_unit_test(layouts_are_printed_as_they_are_parsed),

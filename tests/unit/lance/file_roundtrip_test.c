@@ -89,8 +89,10 @@ static lake_status write_file(struct fixture *f, const char *key, uint32_t minor
 {
     struct lance_file_writer *writer = NULL;
     struct lance_file_result result = {0};
-    lake_status status =
-        lance_file_writer_new(f->store, base_str_of(key), &f->schema, minor, &writer, err);
+    lake_status status = lance_file_writer_new(
+        f->store, base_str_of(key), &f->schema,
+        &(struct lance_file_options){.minor = minor, .profile = LANCE_PROFILE_BALANCED}, &writer,
+        err);
     if (status != LAKE_OK)
         return status;
     status = lance_file_writer_write(writer, &f->batch, err);
