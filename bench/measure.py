@@ -5,6 +5,7 @@
 Ours and the peer's runs alternate; each number is the median of five or more. A ratio above 1 means
 that Lake is ahead. Absolute numbers depend on the machine: only the ratio means anything.
 """
+import itertools
 import json
 import os
 import shutil
@@ -266,17 +267,21 @@ def measure_small_statement(work):
     parquet = os.path.join(work, "frames.parquet")
     pq.write_table(telemetry(5000), parquet)
     many = {"LAKE_QUERY_MAX_CONCURRENT_PER_TENANT": "64", "LAKE_QUERY_QUEUE_TIMEOUT_MS": "5000"}
-    sql = "SELECT episode, step, reward FROM robots.frames WHERE step < 10 ORDER BY step"
+    columns = "SELECT episode, step, reward FROM robots.frames"
+    statements = {
+        "small_statement": f"{columns} WHERE step < 10 ORDER BY step",
+        "small_statement_distinct": f"{columns} WHERE step >= {{}} AND step < {{}} + 10 ORDER BY step",
+    }
     with Lake(os.path.join(work, "small"), many) as lake, \
             python_server("standin.py", parquet) as peer:
         lake.lake("import", "robots.frames", parquet, "--create")
-        for connections in (1, 16):
-            def run(which, connections=connections):
+        for name, connections in itertools.product(statements, (1, 16)):
+            def run(which, sql=statements[name], connections=connections):
                 rate, _ = output(PROGRAM["statements"], which.address, sql, str(connections), "2")
                 return float(rate)
 
             ours, theirs = alternate(lambda: run(lake), lambda: run(peer))
-            line(f"small_statement_{connections}", ours, theirs, ours / theirs, "pairs/s")
+            line(f"{name}_{connections}", ours, theirs, ours / theirs, "pairs/s")
 
 
 def measure_append_single(work):

@@ -3,8 +3,8 @@
  * statements HOST:PORT SQL CONNECTIONS SECONDS
  *
  * Each connection has its own channel and thread and repeats GetFlightInfo + DoGet of the
- * statement. Prints "<pairs a second> <median microseconds>". The client of both sides of
- * small_statement.
+ * statement; every "{}" in it becomes a number that no two of its last 4,000 share. Prints "<pairs
+ * a second> <median microseconds>". The client of both sides of small_statement.
  */
 #include <flight/flight.h>
 #include <pthread.h>
@@ -17,7 +17,8 @@
 
 struct worker {
     const char *target;
-    struct lake_bytes request; /* an encoded FlightDescriptor */
+    const char *sql;
+    size_t first; /* of its numbers */
     int64_t until_us;
     uint64_t pairs;
     uint32_t *samples_us;
@@ -50,6 +51,36 @@ static lake_status drain(struct rpc_channel *channel, struct lake_bytes ticket,
     return status;
 }
 
+static lake_status encode_request(const char *sql, struct base_buffer *out, struct lake_error *err)
+{
+    struct flight_sql_command command = {.kind = FLIGHT_SQL_STATEMENT_QUERY};
+    struct base_buffer bytes;
+    base_buffer_init(&bytes, 1 << 20);
+    command.as.statement.query = base_str_of(sql);
+    lake_status status = flight_sql_command_encode(&command, &bytes, err);
+    struct flight_descriptor descriptor = {.type = FLIGHT_DESCRIPTOR_CMD,
+                                           .command = base_buffer_view(&bytes)};
+    if (status == LAKE_OK)
+        status = flight_descriptor_encode(&descriptor, out, err);
+    base_buffer_fini(&bytes);
+    return status;
+}
+
+/* The statement with its numbers filled in. */
+static void fill_in(const char *sql, size_t number, char *out, size_t out_bytes)
+{
+    size_t used = 0;
+    while (*sql != '\0' && used + 24 < out_bytes) {
+        if (strncmp(sql, "{}", 2) == 0) {
+            used += (size_t)snprintf(out + used, 24, "%zu", number);
+            sql += 2;
+        } else {
+            out[used++] = *sql++;
+        }
+    }
+    out[used] = '\0';
+}
+
 static lake_status run_pair(struct rpc_channel *channel, struct lake_bytes request,
                             struct lake_error *err)
 {
@@ -69,6 +100,20 @@ static lake_status run_pair(struct rpc_channel *channel, struct lake_bytes reque
     return status;
 }
 
+static lake_status run_numbered(struct worker *worker, struct rpc_channel *channel,
+                                struct lake_error *err)
+{
+    char sql[4096];
+    struct base_buffer request;
+    base_buffer_init(&request, 1 << 20);
+    fill_in(worker->sql, (worker->first + worker->pairs) % 4000, sql, sizeof(sql));
+    lake_status status = encode_request(sql, &request, err);
+    if (status == LAKE_OK)
+        status = run_pair(channel, base_buffer_view(&request), err);
+    base_buffer_fini(&request);
+    return status;
+}
+
 static void *work(void *context)
 {
     struct worker *worker = context;
@@ -78,7 +123,7 @@ static void *work(void *context)
     lake_status status = rpc_channel_open(&options, &channel, &error);
     while (status == LAKE_OK && base_clock_monotonic_us() < worker->until_us) {
         int64_t started_us = base_clock_monotonic_us();
-        status = run_pair(channel, worker->request, &error);
+        status = run_numbered(worker, channel, &error);
         if (worker->pairs < MAX_SAMPLES)
             worker->samples_us[worker->pairs] = (uint32_t)(base_clock_monotonic_us() - started_us);
         worker->pairs++;
@@ -96,21 +141,6 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static lake_status encode_request(const char *sql, struct base_buffer *out, struct lake_error *err)
-{
-    struct flight_sql_command command = {.kind = FLIGHT_SQL_STATEMENT_QUERY};
-    struct base_buffer bytes;
-    base_buffer_init(&bytes, 1 << 20);
-    command.as.statement.query = base_str_of(sql);
-    lake_status status = flight_sql_command_encode(&command, &bytes, err);
-    struct flight_descriptor descriptor = {.type = FLIGHT_DESCRIPTOR_CMD,
-                                           .command = base_buffer_view(&bytes)};
-    if (status == LAKE_OK)
-        status = flight_descriptor_encode(&descriptor, out, err);
-    base_buffer_fini(&bytes);
-    return status;
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 5)
@@ -118,14 +148,13 @@ int main(int argc, char **argv)
     size_t count = strtoul(argv[3], NULL, 10);
     double seconds = strtod(argv[4], NULL);
     struct worker *workers = calloc(count, sizeof(*workers));
-    struct base_buffer request;
-    base_buffer_init(&request, 1 << 20);
-    if (workers == NULL || encode_request(argv[2], &request, NULL) != LAKE_OK)
+    if (workers == NULL)
         return 1;
     int64_t started_us = base_clock_monotonic_us();
     for (size_t i = 0; i < count; i++) {
         workers[i].target = argv[1];
-        workers[i].request = base_buffer_view(&request);
+        workers[i].sql = argv[2];
+        workers[i].first = i * 4000 / count;
         workers[i].until_us = started_us + (int64_t)(seconds * 1e6);
         workers[i].samples_us = calloc(MAX_SAMPLES, sizeof(uint32_t));
         if (workers[i].samples_us == NULL ||

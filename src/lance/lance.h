@@ -44,6 +44,10 @@ lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *
 struct lance_dataset *lance_dataset_ref(struct lance_dataset *dataset);
 void lance_dataset_unref(struct lance_dataset *dataset); /* NULL is allowed */
 
+/* Whether the version's manifest still exists: false once it was reclaimed or its table dropped. */
+lake_status lance_dataset_exists(const struct lance_dataset *dataset, bool *out,
+                                 struct lake_error *err);
+
 uint64_t lance_dataset_version(const struct lance_dataset *dataset);
 /* Borrowed; a struct schema whose children are the columns. */
 const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset);

@@ -216,3 +216,10 @@ lake_status lance_latest_version(struct storage_store *store, uint64_t known_ver
     enum lance_naming naming;
     return lance_versions_latest(store, known_version, out, &naming, err);
 }
+
+lake_status lance_dataset_exists(const struct lance_dataset *dataset, bool *out,
+                                 struct lake_error *err)
+{
+    return exists(dataset->store, dataset->manifest->naming, dataset->manifest->pb->version, out,
+                  err);
+}

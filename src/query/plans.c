@@ -68,6 +68,7 @@ lake_status query_plan_new(struct sql_engine *engine, struct lake_str sql,
     plan->resolved = *resolved;
     *resolved = (struct query_resolved){0};
     base_buffer_init(&plan->schema, SCHEMA_BYTES);
+    query_result_init(&plan->result);
     lake_status status = sql_query_prepare(engine, sql, plan->resolved.tables, plan->resolved.count,
                                            NULL, &plan->query, err);
     if (status == LAKE_OK)
@@ -92,6 +93,7 @@ void query_plan_free(struct query_plan *plan)
     sql_query_free(plan->query);
     query_resolved_fini(&plan->resolved);
     base_buffer_fini(&plan->schema);
+    query_result_fini(&plan->result);
     base_free(plan);
 }
 

@@ -1,14 +1,15 @@
 /*
- * Plans kept for the next time. Planning takes longer than a small result does, and every statement
- * is planned twice, for its FlightInfo and for its rows. A plan belongs to the text of a statement
- * and to exactly the tables that it was pinned on, never to who asked: callers are authorised
- * before they get here.
+ * Plans kept for the next time, and with them small results. Planning takes longer than a small
+ * result does, and every statement is planned twice, for its FlightInfo and for its rows. A plan
+ * belongs to the text of a statement and to exactly the tables that it was pinned on, never to who
+ * asked: callers are authorised before they get here.
  *
  * Thread rule: the cache is shared freely; a plan belongs to whoever took it.
  */
 #ifndef QUERY_PLANS_H
 #define QUERY_PLANS_H
 
+#include "result.h"
 #include "ticket.h"
 
 #include <sql/sql.h>
@@ -26,6 +27,7 @@ struct query_plan {
     struct sql_query *query;
     struct base_buffer schema; /* of the result, encapsulated */
     uint8_t schema_sha256[BASE_SHA256_BYTES];
+    struct query_result result; /* of its last run, when it is small */
 
     bool keep; /* plans.c's own from here on */
     uint8_t key[BASE_SHA256_BYTES];

@@ -226,7 +226,7 @@ static void end_overdue(void *context, uint32_t times)
         rpc_call_abort(overdue->call, LAKE_DEADLINE_EXCEEDED);
 }
 
-static lake_status stream_batches(struct rpc_call *call, struct sql_query *query,
+static lake_status stream_batches(struct flight_sender sender, struct sql_query *query,
                                   struct lake_error *err)
 {
     struct flight_stream_writer *writer = NULL;
@@ -234,8 +234,8 @@ static lake_status stream_batches(struct rpc_call *call, struct sql_query *query
     bool end = false;
     flight_stream_options_init(&options);
     options.max_message_bytes = QUERY_MAX_ROW_BYTES;
-    lake_status status = flight_stream_writer_new(flight_sender_of_call(call),
-                                                  sql_query_schema(query), &options, &writer, err);
+    lake_status status =
+        flight_stream_writer_new(sender, sql_query_schema(query), &options, &writer, err);
     if (status == LAKE_OK)
         status =
             flight_stream_writer_begin(writer, (struct lake_bytes){0}, (struct lake_bytes){0}, err);
@@ -269,9 +269,10 @@ static void cancel_run(void *context)
 }
 
 static lake_status run_watched(struct query_server *server, struct rpc_call *call,
-                               struct lake_bytes sealed_ticket, struct sql_query *query,
+                               struct lake_bytes sealed_ticket, struct query_plan *plan,
                                struct lake_error *err)
 {
+    struct sql_query *query = plan->query;
     struct query_run run;
     struct query_watch watch;
     struct overdue overdue = {query, call};
@@ -283,7 +284,9 @@ static lake_status run_watched(struct query_server *server, struct rpc_call *cal
                        end_overdue, &overdue);
     rpc_call_on_cancel(call, interrupt, query);
     sql_query_on_slow(query, SLOW_MS, send_schema, call);
-    status = stream_batches(call, query, err);
+    status =
+        stream_batches(query_result_record(&plan->result, flight_sender_of_call(call)), query, err);
+    query_result_recorded(&plan->result, status == LAKE_OK);
     rpc_call_on_cancel(call, NULL, NULL);
     query_running_remove(server->running, &run);
     bool expired = query_watchdog_remove(server->watchdog, &watch);
@@ -291,6 +294,20 @@ static lake_status run_watched(struct query_server *server, struct rpc_call *cal
         return lake_fail(err, LAKE_DEADLINE_EXCEEDED,
                          "the statement ran longer than %llu ms (LAKE_QUERY_EXECUTION_TIMEOUT_MS)",
                          (unsigned long long)server->options.execution_timeout_ms);
+    return status;
+}
+
+/* A kept result is as good as a run only while a run could still read its tables. */
+static lake_status send_kept(struct rpc_call *call, const struct query_plan *plan, bool *sent,
+                             struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    bool there = query_result_kept(&plan->result);
+    for (size_t i = 0; i < plan->resolved.count && there && status == LAKE_OK; i++)
+        status = lance_dataset_exists(plan->resolved.tables[i].dataset, &there, err);
+    if (status == LAKE_OK && there)
+        status = query_result_send(&plan->result, call, err);
+    *sent = there;
     return status;
 }
 
@@ -307,8 +324,11 @@ static lake_status run_ticket(struct query_server *server, struct rpc_call *call
         status = lake_fail(err, LAKE_FAILED_PRECONDITION,
                            "this server plans the statement with another result schema than the "
                            "one that made the ticket: run the statement again");
+    bool sent = false;
     if (status == LAKE_OK)
-        status = run_watched(server, call, sealed_ticket, plan->query, err);
+        status = send_kept(call, plan, &sent, err);
+    if (status == LAKE_OK && !sent)
+        status = run_watched(server, call, sealed_ticket, plan, err);
     query_plans_give(server->plans, plan);
     return status;
 }

@@ -67,6 +67,43 @@ def test_twenty_thousand_rows_of_every_type_are_exact(client, typed):
         assert_same(flat(got, name), expected(typed, name), name)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 10, 20, 200, 2000])
+def test_a_repeated_statement_answers_the_same_again(client, typed, rows):
+    """Small results are kept and sent again: on both sides of what is small."""
+    sql = f"SELECT * FROM lab.typed WHERE id < {rows} ORDER BY id"
+    want = typed.slice(0, rows)
+    for _ in range(4):
+        got = run(client, sql)
+        assert got.num_rows == rows
+        for name in COLUMNS:
+            assert_same(flat(got, name), expected(want, name), name)
+
+
+def test_a_repeated_statement_sees_the_newest_version(lake, client):
+    lake.run("table", "create", "other.grows", "--column", "id:int64")
+    sql = "SELECT count(*) AS n, sum(id) AS s FROM other.grows"
+    for number in range(1, 4):
+        for _ in range(2):
+            got = run(client, sql).to_pylist()
+            assert got == [{"n": number - 1, "s": sum(range(number)) or None}]
+        lake.run("put", "--into", "other.grows", "--set", f"id={number}")
+
+
+def test_what_changes_by_itself_is_not_repeated(client):
+    for sql in ("SELECT random() AS x", "SELECT uuid() AS x",
+                "SELECT epoch_us(current_timestamp) AS x"):
+        assert len({run(client, sql)["x"][0].as_py() for _ in range(4)}) == 4, sql
+
+
+def test_one_users_kept_result_is_refused_to_who_may_not_read_the_table(tenants):
+    sql = "SELECT count(*) FROM acme.t"
+    with client_of(tenants) as opened:
+        for _ in range(3):
+            assert run(opened, sql, as_user(tenants, "alice")).num_rows == 1
+        with pytest.raises(flight.FlightUnauthorizedError):
+            run(opened, sql, as_user(tenants, "bob"))
+
+
 def test_info_schema_and_stream_agree(client):
     for sql in ("SELECT * FROM lab.typed", "SELECT video FROM lab.files", "SELECT 1 AS x"):
         descriptor = statement(sql)
