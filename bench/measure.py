@@ -157,7 +157,7 @@ class LanceTables:
         self.million = table.num_rows / 1e6
         self.source = os.path.join(work, f"{name}.arrow")
         self.numbers = iter(range(1000))
-        write_ipc(table, self.source)
+        write_ipc(table, self.source, 32768)
 
     def path(self, kind):
         return os.path.join(self.work, f"{self.name}-{kind}-{next(self.numbers)}.lance")

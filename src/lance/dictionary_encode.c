@@ -13,16 +13,48 @@
 #define MAX_STRING_LOG2      13
 #define MIN_BLOCK_TO_SHRINK  4096 /* bytes of a dictionary below which compressing it is no use */
 
-static uint64_t hash_bytes(const uint8_t *data, size_t size)
+#define HASH_FACTOR 0xD6E8FEB86659FD93ULL
+
+/* A word from each end of 1 to 16 bytes: together they are all of them, since they may overlap. */
+static inline void load_ends(const uint8_t *data, size_t size, uint64_t *first, uint64_t *last)
 {
-    uint64_t hash = 0x9E3779B97F4A7C15ULL ^ size;
-    for (; size >= 8; data += 8, size -= 8)
-        hash = (hash ^ base_load_u64le(data)) * 0xD6E8FEB86659FD93ULL, hash ^= hash >> 32;
-    uint64_t rest = 0;
-    if (size > 0)
-        memcpy(&rest, data, size);
-    hash = (hash ^ rest) * 0xD6E8FEB86659FD93ULL;
+    if (size >= 8) {
+        *first = base_load_u64le(data);
+        *last = base_load_u64le(data + size - 8);
+    } else if (size >= 4) {
+        *first = base_load_u32le(data);
+        *last = base_load_u32le(data + size - 4);
+    } else {
+        *first = data[0] | (uint64_t)data[size / 2] << 8;
+        *last = data[size - 1];
+    }
+}
+
+static inline uint64_t hash_bytes(const uint8_t *data, size_t size)
+{
+    uint64_t hash = 0x9E3779B97F4A7C15ULL ^ size, first, last;
+    for (; size > 16; data += 8, size -= 8)
+        hash = (hash ^ base_load_u64le(data)) * HASH_FACTOR, hash ^= hash >> 32;
+    if (size > 0) {
+        load_ends(data, size, &first, &last);
+        hash = (hash ^ first) * HASH_FACTOR;
+        hash = ((hash ^ hash >> 32) ^ last) * HASH_FACTOR;
+    }
     return hash ^ hash >> 29;
+}
+
+static inline bool same_bytes(struct lake_bytes a, struct lake_bytes b)
+{
+    uint64_t a_first, a_last, b_first, b_last;
+    if (a.size != b.size)
+        return false;
+    if (a.size == 0)
+        return true;
+    if (a.size > 16)
+        return memcmp(a.data, b.data, a.size) == 0;
+    load_ends(a.data, a.size, &a_first, &a_last);
+    load_ends(b.data, b.size, &b_first, &b_last);
+    return a_first == b_first && a_last == b_last;
 }
 
 struct dictionary {
@@ -33,7 +65,7 @@ struct dictionary {
 };
 
 /* The bytes of value `i`. */
-static struct lake_bytes value_at(const struct lance_leaf_values *values, uint64_t i)
+static inline struct lake_bytes value_at(const struct lance_leaf_values *values, uint64_t i)
 {
     uint64_t start, end;
     if (values->type->kind == LANCE_LEAF_VARIABLE) {
@@ -55,15 +87,13 @@ static lake_status add_item(struct dictionary *dictionary, struct lake_bytes val
 }
 
 /* The number of the value among the items, added if it is new. */
-static lake_status intern(struct dictionary *dictionary, struct lake_bytes value, uint32_t *out,
-                          struct lake_error *err)
+static inline lake_status intern(struct dictionary *dictionary, struct lake_bytes value,
+                                 uint32_t *out, struct lake_error *err)
 {
     uint64_t at = hash_bytes(value.data, value.size) & dictionary->mask;
     for (; dictionary->table[at] != 0; at = (at + 1) & dictionary->mask) {
         *out = dictionary->table[at] - 1;
-        struct lake_bytes item = value_at(&dictionary->items, *out);
-        if (item.size == value.size &&
-            (value.size == 0 || memcmp(item.data, value.data, value.size) == 0))
+        if (same_bytes(value_at(&dictionary->items, *out), value))
             return LAKE_OK;
     }
     *out = (uint32_t)dictionary->items.count;
@@ -108,8 +138,7 @@ static lake_status build_dictionary(const struct lance_leaf_values *values,
     for (uint64_t i = 0; status == LAKE_OK && *worth && i < values->count; i++) {
         struct lake_bytes value = value_at(values, i);
         /* Runs are common: the last index is right when the value is the last one. */
-        if (i == 0 || value.size != before.size ||
-            (value.size > 0 && memcmp(value.data, before.data, value.size) != 0))
+        if (i == 0 || !same_bytes(value, before))
             status = intern(dictionary, value, &index, err);
         if (status != LAKE_OK)
             break;

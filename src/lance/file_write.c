@@ -11,15 +11,21 @@
 #define PAGE_ROWS_SLICE    ((uint64_t)1 << 22) /* so that levels of empty rows stay bounded */
 /* What all columns' unfinished pages may hold together, so that a wide table does not take more
  * memory than a narrow one; a page is not cut below MIN_PAGE_BYTES for it. */
-#define GATHERED_BYTES  ((uint64_t)64 << 20)
-#define MIN_PAGE_BYTES  ((uint64_t)256 << 10)
-#define PARALLEL_BYTES  ((uint64_t)1 << 20) /* of values: less is not worth waking a thread */
-#define PAGE_TYPE_URL   "/lance.encodings21.PageLayout"
-#define COLUMN_TYPE_URL "/lance.encodings.ColumnEncoding"
+#define GATHERED_BYTES ((uint64_t)64 << 20)
+#define MIN_PAGE_BYTES ((uint64_t)256 << 10)
+/* A page of numbers is some hundred thousand rows, whose memory stays in the caches of one core
+ * while it is encoded; one of long values should still be a request worth making. */
+#define NUMBER_PAGE_BYTES ((uint64_t)1 << 20)
+#define OTHER_PAGE_BYTES  ((uint64_t)4 << 20)
+#define PARALLEL_BYTES    ((uint64_t)1 << 20) /* of values: less is not worth waking a thread */
+#define LARGE_BATCH       256 /* of the bytes of a page; a batch of as many rows is the first of many */
+#define PAGE_TYPE_URL     "/lance.encodings21.PageLayout"
+#define COLUMN_TYPE_URL   "/lance.encodings.ColumnEncoding"
 
 struct column {
     struct lance_page_rows rows;
     struct lance_encode_options options;
+    uint64_t page_bytes;      /* at which a page is full */
     struct base_buffer pages; /* serialized ColumnMetadata.pages fields so far */
 };
 
@@ -41,8 +47,7 @@ struct lance_file_writer {
     uint64_t row_count;
     struct column *columns;
     size_t column_count;
-    size_t ready_count;  /* columns that are initialised */
-    uint64_t page_bytes; /* at which a column's page is full */
+    size_t ready_count; /* columns that are initialised */
     struct encoder encoders[LANCE_MAX_WORKERS];
 };
 
@@ -199,6 +204,10 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
         base_buffer_init(&column->pages, MAX_METADATA_BYTES);
         lance_encode_options_of(writer->options.profile, writer->options.minor, field,
                                 &writer->schema->fields[path->field_index], &column->options);
+        uint64_t share = BASE_MAX(GATHERED_BYTES / writer->column_count, MIN_PAGE_BYTES);
+        column->page_bytes =
+            BASE_MIN(share, column->rows.type.kind == LANCE_LEAF_FIXED ? NUMBER_PAGE_BYTES
+                                                                       : OTHER_PAGE_BYTES);
         writer->ready_count++;
     }
     for (size_t i = 0;
@@ -215,9 +224,6 @@ static lake_status open_columns(struct lance_file_writer *writer, struct lake_er
     const struct lance_schema *schema = writer->schema;
     for (size_t i = 0; i < schema->field_count; i++)
         writer->column_count += lance_field_leaf_count(&schema->fields[i]);
-    writer->page_bytes =
-        BASE_MAX(GATHERED_BYTES / BASE_MAX(writer->column_count, (size_t)1), MIN_PAGE_BYTES);
-    writer->page_bytes = BASE_MIN(writer->page_bytes, LANCE_PAGE_BYTES);
     writer->columns = base_calloc_array(writer->column_count + 1, sizeof(*writer->columns));
     if (writer->columns == NULL)
         return base_fail_no_memory(err, writer->column_count * sizeof(*writer->columns));
@@ -281,17 +287,19 @@ static lake_status write_column(struct lance_file_writer *writer, struct column 
                                 uint64_t start, uint64_t count, struct lake_error *err)
 {
     lake_status status = LAKE_OK;
+    if (count >= column->page_bytes / LARGE_BATCH)
+        status = lance_page_rows_reserve(&column->rows, column->page_bytes, err);
     while (status == LAKE_OK && count > 0) {
         uint64_t have = lance_page_rows_bytes(&column->rows), take;
         if (column->rows.row_count > 0 &&
-            (have >= writer->page_bytes || column->rows.row_count >= PAGE_ROWS_SLICE ||
+            (have >= column->page_bytes || column->rows.row_count >= PAGE_ROWS_SLICE ||
              lance_page_rows_must_flush(&column->rows, field))) {
             status = flush_page(writer, column, encoder, err);
             continue;
         }
         take =
             lance_page_rows_fitting(&column->rows, field, start, BASE_MIN(count, PAGE_ROWS_SLICE),
-                                    writer->page_bytes - BASE_MIN(have, writer->page_bytes));
+                                    column->page_bytes - BASE_MIN(have, column->page_bytes));
         status = lance_page_rows_append(&column->rows, field, start, take, err);
         start += take;
         count -= take;

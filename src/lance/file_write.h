@@ -2,7 +2,7 @@
  * Inside of writing one data file.
  *
  * Rows are shredded leaf by leaf into `lance_page_rows` (values and levels, as a reader will see
- * them) until about LANCE_PAGE_BYTES have come together; then the page is encoded (page_encode.c
+ * them) until a page's bytes have come together; then the page is encoded (page_encode.c
  * chooses the layout and the codecs by measuring) into buffers that the container writes.
  */
 #ifndef LANCE_FILE_WRITE_H
@@ -11,7 +11,6 @@
 #include "file.h"
 #include "levels.h"
 
-#define LANCE_PAGE_BYTES    ((uint64_t)8 << 20)
 #define LANCE_FULL_ZIP_FROM 256 /* bytes of a value; shorter ones share chunks */
 #define LANCE_PAGE_BUFFERS  4
 
@@ -67,6 +66,9 @@ lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct Arro
                                  const struct lance_leaf_path *path, struct lake_error *err);
 void lance_page_rows_fini(struct lance_page_rows *rows);
 void lance_page_rows_clear(struct lance_page_rows *rows); /* first_row moves past its rows */
+/* Room for a page of `bytes` at once, for who knows that it will fill up. */
+lake_status lance_page_rows_reserve(struct lance_page_rows *rows, uint64_t bytes,
+                                    struct lake_error *err);
 uint64_t lance_page_rows_bytes(const struct lance_page_rows *rows);
 /* How many rows of `field` from `start`, at most `count`, at least one, stay within `budget`. */
 uint64_t lance_page_rows_fitting(const struct lance_page_rows *rows, const struct ArrowArray *field,

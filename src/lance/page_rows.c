@@ -81,6 +81,16 @@ uint64_t lance_page_rows_bytes(const struct lance_page_rows *rows)
            rows->values.booleans.bytes.size + rows->rep.size + rows->row_count;
 }
 
+lake_status lance_page_rows_reserve(struct lance_page_rows *rows, uint64_t bytes,
+                                    struct lake_error *err)
+{
+    struct base_buffer *to =
+        rows->type.kind == LANCE_LEAF_VARIABLE ? &rows->values.data : &rows->values.fixed;
+    if (rows->type.kind == LANCE_LEAF_NULL || rows->type.item_bits == 1 || to->size >= bytes)
+        return LAKE_OK;
+    return base_buffer_reserve(to, (size_t)bytes - to->size, err);
+}
+
 /* ---- walking arrays ---- */
 
 static inline bool bit_at(const void *bits, uint64_t i)
@@ -343,6 +353,8 @@ static lake_status append_slots(struct lance_page_rows *rows, const struct Arrow
     uint64_t i = 0, base = 0;
     if (rows->type.kind == LANCE_LEAF_DICTIONARY)
         status = append_dictionary(rows, array->dictionary, &base, err);
+    if (status == LAKE_OK && def == NULL && index == NULL)
+        return append_valid(rows, array, first, count, base, err);
     while (status == LAKE_OK && i < count) {
         uint64_t run = i;
         if (def != NULL && def[i] > rows->visible_level) {
