@@ -38,6 +38,27 @@ static lake_status child_stat(void *context, struct lake_str key, struct storage
     return status != LAKE_OK ? status : storage_stat(child->parent, joined.key, out, err);
 }
 
+static lake_status child_read_range_if(void *context, struct lake_str key, const char *version,
+                                       uint64_t offset, size_t size_bytes, uint8_t *out,
+                                       struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    lake_status status = join(child, key, &joined, err);
+    if (status != LAKE_OK)
+        return status;
+    return storage_read_range_if(child->parent, joined.key, version, offset, size_bytes, out, err);
+}
+
+static lake_status child_read_all(void *context, struct lake_str key, struct base_buffer *out,
+                                  struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    lake_status status = join(child, key, &joined, err);
+    return status != LAKE_OK ? status : storage_read_all(child->parent, joined.key, out, err);
+}
+
 static lake_status child_read_range(void *context, struct lake_str key, uint64_t offset,
                                     size_t size_bytes, uint8_t *out, struct lake_error *err)
 {
@@ -133,6 +154,112 @@ static lake_status child_list(void *context, struct lake_str prefix, struct lake
     return LAKE_OK;
 }
 
+/* ---- multipart uploads: the parent's ---- */
+
+static lake_status child_upload_open(void *context, struct lake_str key, const char *upload_id,
+                                     const char *media_type, bool only_if_absent, void **upload,
+                                     struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    struct storage_multipart *opened;
+    lake_status status = join(child, key, &joined, err);
+    if (status == LAKE_OK && upload_id == NULL)
+        status = storage_multipart_create(child->parent, joined.key, media_type, only_if_absent,
+                                          &opened, err);
+    else if (status == LAKE_OK)
+        status = storage_multipart_reopen(child->parent, joined.key, upload_id, only_if_absent,
+                                          &opened, err);
+    if (status == LAKE_OK)
+        *upload = opened;
+    return status;
+}
+
+static const char *child_upload_id(const void *upload)
+{
+    return storage_multipart_id(upload);
+}
+
+static lake_status child_upload_parts(void *upload, struct storage_part **out, size_t *count,
+                                      struct lake_error *err)
+{
+    return storage_multipart_parts(upload, out, count, err);
+}
+
+static lake_status child_part_start(void *upload, uint32_t number, struct lake_bytes data,
+                                    struct lake_error *err)
+{
+    return storage_multipart_part_start(upload, number, data, err);
+}
+
+static lake_status child_part_finish(void *upload, struct storage_part *out, struct lake_error *err)
+{
+    return storage_multipart_part_finish(upload, out, err);
+}
+
+static size_t child_in_flight(const void *upload)
+{
+    return storage_multipart_in_flight(upload);
+}
+
+static lake_status child_complete(void *upload, const struct storage_part *parts, size_t count,
+                                  struct lake_error *err)
+{
+    return storage_multipart_complete(upload, parts, count, err);
+}
+
+static lake_status child_upload_abort(void *upload, struct lake_error *err)
+{
+    return storage_multipart_abort(upload, err);
+}
+
+static void child_upload_free(void *upload)
+{
+    storage_multipart_free(upload);
+}
+
+static lake_status child_upload_list(void *context, struct lake_str prefix, size_t max_count,
+                                     struct storage_upload_entry **out, size_t *count,
+                                     struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    lake_status status = join(child, prefix, &joined, err);
+    if (status == LAKE_OK)
+        status = storage_multipart_list(child->parent, joined.key, max_count, out, count, err);
+    if (status != LAKE_OK)
+        return status;
+    for (size_t i = 0; i < *count; i++) {
+        char *key = (*out)[i].key;
+        memmove(key, key + child->prefix_bytes, strlen(key) - child->prefix_bytes + 1);
+    }
+    return LAKE_OK;
+}
+
+static const struct storage_multipart_methods child_multipart_methods = {
+    .open = child_upload_open,
+    .id = child_upload_id,
+    .parts = child_upload_parts,
+    .part_start = child_part_start,
+    .part_finish = child_part_finish,
+    .in_flight = child_in_flight,
+    .complete = child_complete,
+    .abort = child_upload_abort,
+    .free = child_upload_free,
+    .list = child_upload_list,
+};
+
+static lake_status child_presign_read(void *context, struct lake_str key, uint32_t expires_s,
+                                      struct storage_presigned *out, struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    lake_status status = join(child, key, &joined, err);
+    if (status != LAKE_OK)
+        return status;
+    return storage_presign_read(child->parent, joined.key, expires_s, out, err);
+}
+
 static void child_free(void *context)
 {
     struct child *child = context;
@@ -144,6 +271,8 @@ static void child_free(void *context)
 static const struct storage_methods child_methods = {
     .stat = child_stat,
     .read_range = child_read_range,
+    .read_range_if = child_read_range_if,
+    .read_all = child_read_all,
     .put = child_put,
     .put_unsynced = child_put_unsynced,
     .writer_open = child_writer_open,
@@ -152,6 +281,8 @@ static const struct storage_methods child_methods = {
     .writer_abort = child_writer_abort,
     .remove = child_remove,
     .list = child_list,
+    .multipart = &child_multipart_methods,
+    .presign_read = child_presign_read,
     .free = child_free,
 };
 

@@ -40,7 +40,7 @@ bool storage_key_valid(struct lake_str key)
     return true;
 }
 
-static lake_status check_key(struct lake_str key, struct lake_error *err)
+lake_status storage_check_key(struct lake_str key, struct lake_error *err)
 {
     if (storage_key_valid(key))
         return LAKE_OK;
@@ -52,7 +52,7 @@ static lake_status check_key(struct lake_str key, struct lake_error *err)
 }
 
 /* A prefix may end anywhere, so only the components before its last '/' are those of a key. */
-static lake_status check_prefix(struct lake_str prefix, struct lake_error *err)
+lake_status storage_check_prefix(struct lake_str prefix, struct lake_error *err)
 {
     if (prefix.size == 0)
         return LAKE_OK;
@@ -65,7 +65,7 @@ static lake_status check_prefix(struct lake_str prefix, struct lake_error *err)
         slash--;
     if (slash == 0)
         return LAKE_OK;
-    return check_key((struct lake_str){prefix.data, slash - 1}, err);
+    return storage_check_key((struct lake_str){prefix.data, slash - 1}, err);
 }
 
 lake_status storage_store_new(const struct storage_methods *methods, void *context, const char *uri,
@@ -112,19 +112,33 @@ void *storage_store_context(struct storage_store *store, const struct storage_me
     return store->methods == methods ? store->context : NULL;
 }
 
+const struct storage_methods *storage_store_methods(const struct storage_store *store)
+{
+    return store->methods;
+}
+
+void *storage_store_own_context(struct storage_store *store)
+{
+    return store->context;
+}
+
 lake_status storage_stat(struct storage_store *store, struct lake_str key,
                          struct storage_object_info *out, struct lake_error *err)
 {
-    lake_status status = check_key(key, err);
-    if (status != LAKE_OK)
-        return status;
-    return store->methods->stat(store->context, key, out, err);
+    struct storage_object_info info = {.size_bytes = 0};
+    lake_status status = storage_check_key(key, err);
+    if (status == LAKE_OK)
+        status = store->methods->stat(store->context, key, &info, err);
+    if (status == LAKE_OK)
+        *out = info;
+    return status;
 }
 
-lake_status storage_read_range(struct storage_store *store, struct lake_str key, uint64_t offset,
-                               size_t size_bytes, uint8_t *out, struct lake_error *err)
+lake_status storage_read_range_if(struct storage_store *store, struct lake_str key,
+                                  const char *version, uint64_t offset, size_t size_bytes,
+                                  uint8_t *out, struct lake_error *err)
 {
-    lake_status status = check_key(key, err);
+    lake_status status = storage_check_key(key, err);
     if (status != LAKE_OK)
         return status;
     uint64_t end;
@@ -132,13 +146,27 @@ lake_status storage_read_range(struct storage_store *store, struct lake_str key,
         return lake_fail(err, LAKE_OUT_OF_RANGE,
                          "object %.*s: no object reaches %zu bytes from offset %" PRIu64,
                          LAKE_STR_FMT(key), size_bytes, offset);
-    return store->methods->read_range(store->context, key, offset, size_bytes, out, err);
+    if (version[0] == '\0' || store->methods->read_range_if == NULL)
+        return store->methods->read_range(store->context, key, offset, size_bytes, out, err);
+    return store->methods->read_range_if(store->context, key, version, offset, size_bytes, out,
+                                         err);
+}
+
+lake_status storage_read_range(struct storage_store *store, struct lake_str key, uint64_t offset,
+                               size_t size_bytes, uint8_t *out, struct lake_error *err)
+{
+    return storage_read_range_if(store, key, "", offset, size_bytes, out, err);
 }
 
 lake_status storage_read_all(struct storage_store *store, struct lake_str key,
                              struct base_buffer *out, struct lake_error *err)
 {
     struct storage_object_info info;
+    if (store->methods->read_all != NULL) {
+        lake_status checked = storage_check_key(key, err);
+        return checked != LAKE_OK ? checked
+                                  : store->methods->read_all(store->context, key, out, err);
+    }
     lake_status status = storage_stat(store, key, &info, err);
     if (status != LAKE_OK)
         return status;
@@ -161,7 +189,7 @@ lake_status storage_read_all(struct storage_store *store, struct lake_str key,
 static lake_status put(struct storage_store *store, struct lake_str key, struct lake_bytes data,
                        bool only_if_absent, struct lake_error *err)
 {
-    lake_status status = check_key(key, err);
+    lake_status status = storage_check_key(key, err);
     if (status != LAKE_OK)
         return status;
     return store->methods->put(store->context, key, data, only_if_absent, err);
@@ -178,7 +206,7 @@ lake_status storage_put_unsynced(struct storage_store *store, struct lake_str ke
 {
     if (store->methods->put_unsynced == NULL)
         return storage_put(store, key, data, err);
-    lake_status status = check_key(key, err);
+    lake_status status = storage_check_key(key, err);
     if (status != LAKE_OK)
         return status;
     return store->methods->put_unsynced(store->context, key, data, err);
@@ -192,7 +220,7 @@ lake_status storage_put_if_absent(struct storage_store *store, struct lake_str k
 
 lake_status storage_remove(struct storage_store *store, struct lake_str key, struct lake_error *err)
 {
-    lake_status status = check_key(key, err);
+    lake_status status = storage_check_key(key, err);
     if (status != LAKE_OK)
         return status;
     return store->methods->remove(store->context, key, err);
@@ -202,7 +230,7 @@ lake_status storage_list(struct storage_store *store, struct lake_str prefix,
                          struct lake_str start_after, size_t limit, struct storage_list_page *out,
                          struct lake_error *err)
 {
-    lake_status status = check_prefix(prefix, err);
+    lake_status status = storage_check_prefix(prefix, err);
     if (status != LAKE_OK)
         return status;
     if (limit == 0 || limit > STORAGE_MAX_LIST)
@@ -228,7 +256,7 @@ lake_status storage_writer_open(struct storage_store *store, struct lake_str key
                                 bool only_if_absent, struct storage_writer **out,
                                 struct lake_error *err)
 {
-    lake_status status = check_key(key, err);
+    lake_status status = storage_check_key(key, err);
     if (status != LAKE_OK)
         return status;
     struct storage_writer *writer = base_alloc(sizeof(*writer));

@@ -15,6 +15,7 @@
 
 #define STORAGE_MAX_KEY_BYTES 1024 /* S3's limit */
 #define STORAGE_MAX_LIST      1000
+#define STORAGE_VERSION_BYTES 128
 
 struct storage_store;
 struct storage_writer;
@@ -24,6 +25,8 @@ bool storage_key_valid(struct lake_str key);
 struct storage_object_info {
     uint64_t size_bytes;
     int64_t modified_unix_ms;
+    /* Says which bytes these are (S3's ETag); empty when the store cannot tell. */
+    char version[STORAGE_VERSION_BYTES];
 };
 
 struct storage_list_entry {
@@ -38,6 +41,9 @@ struct storage_list_page {
     bool more; /* ask again with start_after = the last key */
 };
 
+struct storage_multipart_methods;
+struct storage_presigned;
+
 /* One implementation each: local directory, S3, and faulty stores in tests. `context` is the
  * implementation's; every function may be called from several threads. */
 struct storage_methods {
@@ -45,6 +51,13 @@ struct storage_methods {
                         struct lake_error *err);
     lake_status (*read_range)(void *context, struct lake_str key, uint64_t offset,
                               size_t size_bytes, uint8_t *out, struct lake_error *err);
+    /* May be NULL: read_range does. `version` is not empty. */
+    lake_status (*read_range_if)(void *context, struct lake_str key, const char *version,
+                                 uint64_t offset, size_t size_bytes, uint8_t *out,
+                                 struct lake_error *err);
+    /* May be NULL: stat and read_range do. Appends. */
+    lake_status (*read_all)(void *context, struct lake_str key, struct base_buffer *out,
+                            struct lake_error *err);
     lake_status (*put)(void *context, struct lake_str key, struct lake_bytes data,
                        bool only_if_absent, struct lake_error *err);
     /* May be NULL: put does. */
@@ -58,6 +71,10 @@ struct storage_methods {
     lake_status (*remove)(void *context, struct lake_str key, struct lake_error *err);
     lake_status (*list)(void *context, struct lake_str prefix, struct lake_str start_after,
                         size_t limit, struct storage_list_page *out, struct lake_error *err);
+    /* NULL: the store has no such thing (UNIMPLEMENTED). */
+    const struct storage_multipart_methods *multipart;
+    lake_status (*presign_read)(void *context, struct lake_str key, uint32_t expires_s,
+                                struct storage_presigned *out, struct lake_error *err);
     void (*free)(void *context);
 };
 
@@ -84,6 +101,11 @@ lake_status storage_stat(struct storage_store *store, struct lake_str key,
 /* Exactly `size_bytes` from `offset` into `out`; OUT_OF_RANGE when the object is shorter. */
 lake_status storage_read_range(struct storage_store *store, struct lake_str key, uint64_t offset,
                                size_t size_bytes, uint8_t *out, struct lake_error *err);
+/* The same of exactly that version, as storage_stat gave it: FAILED_PRECONDITION when the object
+ * was replaced since. An empty `version`, or a store that has none: any. */
+lake_status storage_read_range_if(struct storage_store *store, struct lake_str key,
+                                  const char *version, uint64_t offset, size_t size_bytes,
+                                  uint8_t *out, struct lake_error *err);
 /* The whole object appended to `out`; RESOURCE_EXHAUSTED above out->max_bytes, before reading. */
 lake_status storage_read_all(struct storage_store *store, struct lake_str key,
                              struct base_buffer *out, struct lake_error *err);
@@ -119,6 +141,161 @@ lake_status storage_writer_write(struct storage_writer *writer, struct lake_byte
  * unless the code is OUTCOME_UNKNOWN. */
 lake_status storage_writer_commit(struct storage_writer *writer, struct lake_error *err);
 void storage_writer_abort(struct storage_writer *writer); /* NULL is allowed */
+
+/* ---- multipart uploads: large objects in parts that survive a restart ---- */
+
+#define STORAGE_MULTIPART_MIN_PART_BYTES ((uint64_t)5 * 1024 * 1024) /* of all but the last */
+#define STORAGE_MULTIPART_MAX_PARTS      10000
+#define STORAGE_MULTIPART_MAX_IN_FLIGHT  16
+#define STORAGE_UPLOAD_ID_BYTES          1024
+
+struct storage_part {
+    uint32_t number; /* from 1 */
+    uint64_t size_bytes;
+    char etag[STORAGE_VERSION_BYTES];
+    char checksum[16]; /* CRC-32C in base64; empty: none */
+};
+
+/*
+ * One upload, used by one thread. Parts are sent side by side: start up to
+ * STORAGE_MULTIPART_MAX_IN_FLIGHT, finish them in the order of their starts. The bytes of a part
+ * stay where they are until it is finished.
+ */
+struct storage_multipart;
+
+/* `only_if_absent` is checked again when it completes. `media_type` may be NULL. */
+lake_status storage_multipart_create(struct storage_store *store, struct lake_str key,
+                                     const char *media_type, bool only_if_absent,
+                                     struct storage_multipart **out, struct lake_error *err);
+/* Goes on with an upload that `storage_multipart_id` named, in this process or another. Asks
+ * nobody; the first call about its parts says NOT_FOUND when it is no more. */
+lake_status storage_multipart_reopen(struct storage_store *store, struct lake_str key,
+                                     const char *upload_id, bool only_if_absent,
+                                     struct storage_multipart **out, struct lake_error *err);
+const char *storage_multipart_id(const struct storage_multipart *upload);
+/* What the store holds, ascending by number, over all pages; base_free it. */
+lake_status storage_multipart_parts(struct storage_multipart *upload, struct storage_part **out,
+                                    size_t *count, struct lake_error *err);
+lake_status storage_multipart_part_start(struct storage_multipart *upload, uint32_t number,
+                                         struct lake_bytes data, struct lake_error *err);
+/* The oldest part that was started. FAILED_PRECONDITION when there is none. */
+lake_status storage_multipart_part_finish(struct storage_multipart *upload,
+                                          struct storage_part *out, struct lake_error *err);
+size_t storage_multipart_in_flight(const struct storage_multipart *upload);
+/* Makes the object of exactly these parts. `upload` stays to be freed. ALREADY_EXISTS and
+ * OUTCOME_UNKNOWN as for a writer's commit. */
+lake_status storage_multipart_complete(struct storage_multipart *upload,
+                                       const struct storage_part *parts, size_t count,
+                                       struct lake_error *err);
+/* Cancels what is in flight and removes the parts. Idempotent: an upload that is no more is
+ * success. */
+lake_status storage_multipart_abort(struct storage_multipart *upload, struct lake_error *err);
+/* Cancels what is in flight; the parts that arrived stay for storage_multipart_reopen. NULL is
+ * allowed. */
+void storage_multipart_free(struct storage_multipart *upload);
+
+/* An unfinished upload, from storage_multipart_list. */
+struct storage_upload_entry {
+    char *key;
+    char *upload_id;
+    int64_t started_unix_ms;
+};
+/* Of all keys that start with `prefix`, over all pages, at most `max_count` (RESOURCE_EXHAUSTED
+ * past it). Release with storage_upload_entries_free. */
+lake_status storage_multipart_list(struct storage_store *store, struct lake_str prefix,
+                                   size_t max_count, struct storage_upload_entry **out,
+                                   size_t *count, struct lake_error *err);
+void storage_upload_entries_free(struct storage_upload_entry *entries, size_t count);
+
+struct storage_multipart_methods {
+    lake_status (*open)(void *context, struct lake_str key, const char *upload_id /* NULL: new */,
+                        const char *media_type, bool only_if_absent, void **upload,
+                        struct lake_error *err);
+    const char *(*id)(const void *upload);
+    lake_status (*parts)(void *upload, struct storage_part **out, size_t *count,
+                         struct lake_error *err);
+    lake_status (*part_start)(void *upload, uint32_t number, struct lake_bytes data,
+                              struct lake_error *err);
+    lake_status (*part_finish)(void *upload, struct storage_part *out, struct lake_error *err);
+    size_t (*in_flight)(const void *upload);
+    lake_status (*complete)(void *upload, const struct storage_part *parts, size_t count,
+                            struct lake_error *err);
+    lake_status (*abort)(void *upload, struct lake_error *err);
+    void (*free)(void *upload);
+    lake_status (*list)(void *context, struct lake_str prefix, size_t max_count,
+                        struct storage_upload_entry **out, size_t *count, struct lake_error *err);
+};
+
+/* ---- presigned reads ---- */
+
+/* The URL is a secret: whoever has it reads the object until it ends. */
+struct storage_presigned {
+    char *url;
+    int64_t expires_unix_ms; /* the earlier of what was asked and the credentials' end (O07) */
+};
+
+/* For 1 s to 7 days, without a request. UNIMPLEMENTED for a local store. */
+lake_status storage_presign_read(struct storage_store *store, struct lake_str key,
+                                 uint32_t expires_s, struct storage_presigned *out,
+                                 struct lake_error *err);
+void storage_presigned_fini(struct storage_presigned *presigned); /* zeroes the URL */
+
+/* ---- S3 ---- */
+
+enum storage_s3_addressing {
+    STORAGE_S3_ADDRESS_AUTO, /* virtual hosts at AWS, paths at other endpoints */
+    STORAGE_S3_ADDRESS_PATH,
+    STORAGE_S3_ADDRESS_VIRTUAL
+};
+
+enum storage_s3_payload {
+    /* Unsigned under TLS and on loopback, else signed: small bodies at once, large ones in
+     * chunks. Every body's CRC-32C is signed in any case. */
+    STORAGE_S3_PAYLOAD_AUTO,
+    STORAGE_S3_PAYLOAD_UNSIGNED,
+    STORAGE_S3_PAYLOAD_SIGNED,
+    STORAGE_S3_PAYLOAD_CHUNKED
+};
+
+struct storage_s3_options {
+    const char *bucket;
+    const char *endpoint; /* "http[s]://host[:port]"; NULL: the environment's, else AWS's own */
+    const char *region;   /* NULL: the environment's or profile's, else us-east-1 */
+    const char *profile;  /* NULL: the default chain */
+    const char *ca_file;  /* NULL: AWS_CA_BUNDLE, else the system's */
+    /* All NULL: the default chain. Copied. */
+    const char *access_key_id, *secret_access_key, *session_token;
+    enum storage_s3_addressing addressing;
+    enum storage_s3_payload payload;
+    bool no_checksums;            /* for servers that refuse x-amz-checksum-crc32c */
+    int64_t operation_timeout_ms; /* with all its attempts */
+    int64_t connect_timeout_ms;
+    int64_t stall_timeout_ms; /* nothing moved for so long: the attempt has failed */
+    int64_t metadata_timeout_ms;
+    uint32_t max_attempts;
+    int64_t retry_base_ms, retry_cap_ms; /* full jitter below base × 2^attempt, and the cap */
+    uint32_t retry_budget;               /* tokens; a retry takes 5, a success gives 1 back */
+    uint32_t max_connections;
+    uint64_t writer_part_bytes; /* of storage_writer; grows with the object */
+};
+
+/* Defaults for everything but the bucket. */
+void storage_s3_options_init(struct storage_s3_options *options);
+/* A bucket of an S3 service. Opening asks nobody. */
+lake_status storage_s3_open(const struct storage_s3_options *options, struct storage_store **out,
+                            struct lake_error *err);
+/* "s3://bucket/some/prefix" in its parts; false for anything else. The prefix may be empty. */
+bool storage_s3_uri_split(struct lake_str uri, struct lake_str *bucket, struct lake_str *prefix);
+
+struct storage_s3_counters {
+    uint64_t requests, retries, throttled, sent_bytes, received_bytes; /* bytes of bodies */
+};
+/* Of an S3 store or a child of one; zeros for others. */
+void storage_s3_counters(struct storage_store *store, struct storage_s3_counters *out);
+/* Writes below `prefix` to see that this store's put-if-absent really refuses a taken key (L08):
+ * FAILED_PRECONDITION when it does not. */
+lake_status storage_probe_put_if_absent(struct storage_store *store, struct lake_str prefix,
+                                        struct lake_error *err);
 
 /* Removes temporary files that killed processes left in a local store (or a child of one) and that
  * are older than `age_ms`; those a live writer holds stay whatever their age. */
