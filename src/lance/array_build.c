@@ -77,6 +77,28 @@ void lance_array_set_validity(struct ArrowArray *array, struct lance_bits *valid
     valid->count = 0;
 }
 
+lake_status lance_array_set_list_offsets(struct ArrowArray *out, struct lance_layer_out *layer,
+                                         bool large, struct lake_error *err)
+{
+    lake_status status = base_buffer_reserve(&layer->starts, sizeof(int64_t), err);
+    if (status != LAKE_OK)
+        return status;
+    base_store_u64le(layer->starts.data + layer->starts.size, layer->item_count);
+    layer->starts.size += sizeof(int64_t);
+    if (!large) {
+        if (layer->item_count > INT32_MAX)
+            return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                             "%llu list items in one array with 32-bit offsets: read fewer rows "
+                             "at a time",
+                             (unsigned long long)layer->item_count);
+        uint8_t *data = layer->starts.data; /* narrowed in place, front to back */
+        for (uint64_t i = 0; i <= layer->length; i++)
+            base_store_u32le(data + 4 * i, (uint32_t)base_load_u64le(data + 8 * i));
+    }
+    lance_array_set_buffer(out, 1, &layer->starts);
+    return LAKE_OK;
+}
+
 /* ---- leaves ---- */
 
 static lake_status finish_offsets(struct lance_leaf_values *values, struct lake_error *err)
@@ -114,29 +136,15 @@ static lake_status build_dictionary(struct lance_leaf_values *dictionary, struct
     return lance_array_of_leaf(dictionary, &all_valid, NULL, out, err);
 }
 
-/* Takes rows of members apart, one member after the other. */
-static lake_status build_packed(struct lance_leaf_values *values, uint64_t length,
-                                struct ArrowArray *out, struct lake_error *err)
+static lake_status build_members(struct lance_leaf_values *values, struct ArrowArray *out,
+                                 struct lake_error *err)
 {
-    const struct ArrowSchema *arrow = values->type->arrow;
-    size_t row_bytes = (size_t)values->type->item_bits / 8, at = 0;
-    for (int64_t i = 0; i < arrow->n_children; i++) {
-        struct lance_leaf_type member;
-        struct base_buffer column;
-        lake_status status = lance_leaf_type_of(arrow->children[i], &member, err);
-        if (status == LAKE_OK)
-            status = lance_array_new(length, 2, 0, false, out->children[i], err);
+    for (size_t i = 0; i < values->member_count; i++) {
+        struct lance_layer_out all_valid = {.length = values->members[i].count};
+        lake_status status =
+            lance_array_of_leaf(&values->members[i], &all_valid, NULL, out->children[i], err);
         if (status != LAKE_OK)
             return status;
-        size_t width = (size_t)member.item_bits / 8;
-        base_buffer_init(&column, SIZE_MAX);
-        status = base_buffer_reserve(&column, (size_t)length * width + 1, err);
-        if (status != LAKE_OK)
-            return status;
-        for (uint64_t row = 0; row < length; row++)
-            memcpy(column.data + row * width, values->fixed.data + row * row_bytes + at, width);
-        lance_array_set_buffer(out->children[i], 1, &column);
-        at += width;
     }
     return LAKE_OK;
 }
@@ -158,7 +166,7 @@ static lake_status fill_leaf(struct lance_leaf_values *values, uint64_t length,
     case LANCE_LEAF_FSL:
         return build_fsl_items(values, 0, length, out->children[0], err);
     case LANCE_LEAF_PACKED:
-        return build_packed(values, length, out, err);
+        return build_members(values, out, err);
     case LANCE_LEAF_DICTIONARY:
         lance_array_set_buffer(out, 1, &values->fixed);
         return build_dictionary(dictionary, out->dictionary, err);

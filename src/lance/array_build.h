@@ -17,6 +17,10 @@ void lance_array_set_buffer(struct ArrowArray *array, size_t index, struct base_
 /* Moves a bitmap in, or sets "no nulls" when null_count is 0. */
 void lance_array_set_validity(struct ArrowArray *array, struct lance_bits *valid,
                               uint64_t null_count);
+/* The offsets of a list, moved out of its layer; RESOURCE_EXHAUSTED when they need more than 32
+ * bits in a type that has no more. */
+lake_status lance_array_set_list_offsets(struct ArrowArray *array, struct lance_layer_out *layer,
+                                         bool large, struct lake_error *err);
 /* Values of a leaf with the validity of its layer; moves memory out of `values`. */
 lake_status lance_array_of_leaf(struct lance_leaf_values *values, struct lance_layer_out *layer,
                                 struct lance_leaf_values *dictionary, struct ArrowArray *out,

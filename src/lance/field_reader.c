@@ -1,89 +1,191 @@
-/* Reads one top-level field: its leaves side by side, then the nested array from their layers. */
+/*
+ * Reads one top-level field: its leaves side by side, then the nested array from their layers.
+ *
+ * A fixed-size list of structs is no list to its leaves: they hold `dimension` rows for each row of
+ * the list, and so do the layers of the list and of all above it. Such leaves are read over that
+ * many rows, and what is above is thinned out.
+ */
 #include "array_build.h"
+#include "blob_read.h"
 #include "file_read.h"
+#include "v20_read.h"
 
 #include <string.h>
 
+/* A leaf of the field: where it is read, or nowhere. */
+struct leaf_slot {
+    struct lance_leaf_reader *reader; /* NULL: reads as null */
+    uint64_t rows_per_row;            /* fixed-size lists of structs above it */
+};
+
 struct lance_field_reader {
-    struct lance_file *file;
-    const struct lance_field *field;   /* borrowed from the dataset's schema */
-    struct lance_leaf_reader *readers; /* one for each leaf that the file has */
-    struct lance_leaf_reader **leaves; /* into readers, NULL for a leaf it lacks */
-    size_t leaf_count;
+    const struct lance_field *field; /* borrowed from the dataset's schema */
+    const struct ArrowSchema *type; /* of the arrays: descriptions of blobs differ from the field */
+    struct ArrowSchema owned_type;  /* what it is then */
+    bool blob_descriptions;
+    struct lance_read_counters *counters;
+    struct lance_leaf_reader *readers; /* one for each leaf that is stored */
     size_t reader_count;
+    struct leaf_slot *leaves;
+    size_t leaf_count;
+    struct lance_v20_reader *v20; /* instead of leaves: storage 2.0 */
     uint64_t bytes_per_row;
 };
 
-/* Which layers of a leaf are lists, gathered from the top down. */
+/* ---- opening ---- */
+
+/* The layers down to a leaf. */
 struct path {
     bool is_list[LANCE_MAX_LAYERS];
     size_t depth;
+    bool below_list;
+    uint64_t rows_per_row;
+    size_t node; /* the next source */
 };
 
 static lake_status open_leaf(struct lance_field_reader *reader, const struct lance_field *field,
-                             const struct path *path, int32_t column,
-                             struct lance_read_counters *counters, struct lake_error *err)
+                             const struct path *path, struct lance_column_source source,
+                             struct lake_error *err)
 {
     bool leaf_first[LANCE_MAX_LAYERS];
-    size_t leaf = reader->leaf_count++;
-    if (column < 0)
+    struct leaf_slot *slot = &reader->leaves[reader->leaf_count++];
+    *slot = (struct leaf_slot){.rows_per_row = path->rows_per_row};
+    if (source.file == NULL)
         return LAKE_OK;
-    if ((uint32_t)column >= reader->file->column_count)
+    if (source.column < 0 || (uint32_t)source.column >= source.file->column_count)
         return lake_fail(err, LAKE_DATA_LOSS, "data file %.*s has no column %d, only %u",
-                         LAKE_STR_FMT(reader->file->key), column, reader->file->column_count);
+                         LAKE_STR_FMT(source.file->key), source.column, source.file->column_count);
+    if (field->stored == LANCE_STORED_BLOB_V1 && path->below_list)
+        return lake_fail(err, LAKE_UNIMPLEMENTED, "blobs within lists cannot be read (\"%s\")",
+                         field->name);
     for (size_t i = 0; i < path->depth; i++)
         leaf_first[i] = path->is_list[path->depth - 1 - i];
     struct lance_leaf_reader *made = &reader->readers[reader->reader_count];
-    lake_status status = lance_leaf_reader_init(made, reader->file, (uint32_t)column, field->arrow,
-                                                leaf_first, path->depth, counters, err);
+    lake_status status =
+        lance_leaf_reader_init(made, source.file, (uint32_t)source.column, field->stored_arrow,
+                               leaf_first, path->depth, reader->counters, err);
     if (status != LAKE_OK)
         return lake_fail_wrap(err, status, "column \"%s\" cannot be read", field->name);
     reader->reader_count++;
-    reader->leaves[leaf] = made;
+    slot->reader = made;
     if (made->column->row_count > 0)
         reader->bytes_per_row += made->column->encoded_bytes / made->column->row_count + 1;
     return LAKE_OK;
 }
 
-static lake_status open_leaves(struct lance_field_reader *reader, const struct lance_field *field,
-                               struct path *path, const int32_t *columns,
-                               struct lance_read_counters *counters, struct lake_error *err)
+/* A fixed-size list of structs multiplies the rows of what is below it. */
+static lake_status enter_fsl(const struct lance_field *field, struct path *path,
+                             struct lake_error *err)
 {
+    struct ArrowSchemaView view;
+    if (path->below_list)
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "field \"%s\": fixed-size lists of structs within lists cannot be read",
+                         field->name);
+    if (ArrowSchemaViewInit(&view, field->arrow, NULL) != NANOARROW_OK || view.fixed_size < 1 ||
+        !base_u64_mul(path->rows_per_row, (uint64_t)view.fixed_size, &path->rows_per_row) ||
+        path->rows_per_row > LANCE_MAX_VALUE_BYTES)
+        return lake_fail(err, LAKE_UNIMPLEMENTED, "field \"%s\": a row has more than %u items",
+                         field->name, LANCE_MAX_VALUE_BYTES);
+    return LAKE_OK;
+}
+
+static lake_status open_leaves(struct lance_field_reader *reader, const struct lance_field *field,
+                               const struct lance_column_source *sources, struct path *path,
+                               struct lake_error *err)
+{
+    struct lance_column_source source = sources[path->node++];
+    struct path outer = *path;
+    bool list = field->kind == LANCE_NODE_LIST || field->kind == LANCE_NODE_MAP;
     lake_status status = LAKE_OK;
     if (path->depth == LANCE_MAX_LAYERS)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "field \"%s\" is nested deeper than %d",
                          field->name, LANCE_MAX_NESTING);
-    if (field->kind == LANCE_NODE_FSL_STRUCT)
+    path->is_list[path->depth++] = list;
+    if (list && path->rows_per_row > 1)
         return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "field \"%s\": fixed-size lists of structs cannot be read", field->name);
-    path->is_list[path->depth++] = field->kind == LANCE_NODE_LIST || field->kind == LANCE_NODE_MAP;
+                         "field \"%s\": lists within fixed-size lists of structs cannot be read",
+                         field->name);
+    path->below_list = path->below_list || list;
+    if (field->kind == LANCE_NODE_FSL_STRUCT)
+        status = enter_fsl(field, path, err);
     if (field->kind == LANCE_NODE_LEAF)
-        status = open_leaf(reader, field, path, columns[reader->leaf_count], counters, err);
+        status = open_leaf(reader, field, path, source, err);
     for (size_t i = 0; status == LAKE_OK && i < field->child_count; i++)
         if (field->kind != LANCE_NODE_LEAF)
-            status = open_leaves(reader, &field->children[i], path, columns, counters, err);
+            status = open_leaves(reader, &field->children[i], sources, path, err);
     path->depth--;
+    path->below_list = outer.below_list;
+    path->rows_per_row = outer.rows_per_row;
     return status;
 }
 
-lake_status lance_field_reader_new(struct lance_file *file, const struct lance_field *field,
-                                   const int32_t *columns, struct lance_read_counters *counters,
-                                   struct lance_field_reader **out, struct lake_error *err)
+/* All files of one container, or none at all. */
+static lake_status find_container(const struct lance_field *field,
+                                  const struct lance_column_source *sources, bool *is_v20,
+                                  struct lake_error *err)
 {
-    struct path path = {.depth = 0};
-    size_t leaf_count = lance_field_leaf_count(field);
-    struct lance_field_reader *reader = base_calloc_array(1, sizeof(*reader));
-    lake_status status;
-    if (reader == NULL)
-        return base_fail_no_memory(err, sizeof(*reader));
-    reader->file = lance_file_ref(file);
-    reader->field = field;
+    size_t count = lance_field_node_count(field), v20 = 0, newer = 0;
+    for (size_t i = 0; i < count; i++) {
+        v20 += sources[i].file != NULL && sources[i].file->minor == 0;
+        newer += sources[i].file != NULL && sources[i].file->minor != 0;
+    }
+    *is_v20 = v20 > 0;
+    if (v20 > 0 && newer > 0)
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "the parts of column \"%s\" lie in files of storage 2.0 and of a later "
+                         "version: compact the table",
+                         field->name);
+    return LAKE_OK;
+}
+
+static lake_status choose_type(struct lance_field_reader *reader, struct lake_error *err)
+{
+    reader->type = reader->field->arrow;
+    if (!reader->blob_descriptions)
+        return LAKE_OK;
+    lake_status status = lance_field_description_type(reader->field, &reader->owned_type, err);
+    reader->type = &reader->owned_type;
+    return status;
+}
+
+static lake_status open_reader(struct lance_field_reader *reader,
+                               const struct lance_column_source *sources, struct lake_error *err)
+{
+    struct path path = {.rows_per_row = 1};
+    size_t leaf_count = lance_field_leaf_count(reader->field);
+    bool v20;
+    lake_status status = choose_type(reader, err);
+    if (status == LAKE_OK)
+        status = find_container(reader->field, sources, &v20, err);
+    if (status != LAKE_OK)
+        return status;
+    if (v20) {
+        status = lance_v20_reader_new(reader->field, sources, reader->blob_descriptions,
+                                      reader->counters, &reader->v20, err);
+        if (status == LAKE_OK)
+            reader->bytes_per_row = lance_v20_reader_bytes_per_row(reader->v20);
+        return status;
+    }
     reader->readers = base_calloc_array(leaf_count + 1, sizeof(*reader->readers));
     reader->leaves = base_calloc_array(leaf_count + 1, sizeof(*reader->leaves));
     if (reader->readers == NULL || reader->leaves == NULL)
-        status = base_fail_no_memory(err, leaf_count * sizeof(*reader->readers));
-    else
-        status = open_leaves(reader, field, &path, columns, counters, err);
+        return base_fail_no_memory(err, leaf_count * sizeof(*reader->readers));
+    return open_leaves(reader, reader->field, sources, &path, err);
+}
+
+lake_status lance_field_reader_new(const struct lance_field *field,
+                                   const struct lance_column_source *sources,
+                                   bool blob_descriptions, struct lance_read_counters *counters,
+                                   struct lance_field_reader **out, struct lake_error *err)
+{
+    struct lance_field_reader *reader = base_calloc_array(1, sizeof(*reader));
+    if (reader == NULL)
+        return base_fail_no_memory(err, sizeof(*reader));
+    reader->field = field;
+    reader->blob_descriptions = blob_descriptions;
+    reader->counters = counters;
+    lake_status status = open_reader(reader, sources, err);
     if (status == LAKE_OK)
         *out = reader;
     else
@@ -97,9 +199,11 @@ void lance_field_reader_free(struct lance_field_reader *reader)
         return;
     for (size_t i = 0; i < reader->reader_count; i++)
         lance_leaf_reader_fini(&reader->readers[i]);
+    lance_v20_reader_free(reader->v20);
+    if (reader->owned_type.release != NULL)
+        reader->owned_type.release(&reader->owned_type);
     base_free(reader->readers);
     base_free(reader->leaves);
-    lance_file_unref(reader->file);
     base_free(reader);
 }
 
@@ -108,109 +212,136 @@ uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reade
     return BASE_MAX(reader->bytes_per_row, (uint64_t)1);
 }
 
-lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t start,
-                                    uint64_t count, struct ArrowArray *out, struct lake_error *err)
-{
-    lake_status status = LAKE_OK;
-    for (size_t i = 0; status == LAKE_OK && i < reader->reader_count; i++)
-        status = lance_leaf_reader_read(&reader->readers[i], start, count, err);
-    if (status == LAKE_OK)
-        status = lance_assemble(reader->field, reader->leaves, count, out, err);
-    return status;
-}
-
 /* ---- assembly ---- */
 
-static lake_status build(const struct lance_field *field, struct lance_leaf_reader **leaves,
-                         size_t depth, uint64_t length, struct ArrowArray *out,
-                         struct lake_error *err);
+/* A node of the field while its array is built. */
+struct node {
+    const struct lance_field *field;
+    const struct ArrowSchema *type;
+    struct leaf_slot *leaves;
+    size_t depth;
+    uint64_t rows_per_row; /* as in leaf_slot, down to here */
+};
 
-/* Any leaf below the field tells its layers; the first that the file has. */
-static struct lance_layer_out *layer_of(const struct lance_field *field,
-                                        struct lance_leaf_reader **leaves, size_t depth)
+static lake_status build(const struct lance_field_reader *reader, struct node node, uint64_t length,
+                         struct ArrowArray *out, struct lake_error *err);
+
+/* Keeps every `step`-th slot of a layer that is no list. */
+static void thin_out(struct lance_layer_out *layer, uint64_t step)
 {
-    size_t count = lance_field_leaf_count(field);
-    for (size_t i = 0; i < count; i++)
-        if (leaves[i] != NULL)
-            return &leaves[i]->layers.layers[leaves[i]->layers.count - 1 - depth];
+    uint64_t nulls = 0, length = layer->length / step;
+    for (uint64_t i = 0; layer->null_count > 0 && i < length; i++) {
+        uint8_t *to = &layer->valid.bytes.data[i / 8];
+        uint64_t from = i * step;
+        bool valid = (layer->valid.bytes.data[from / 8] >> (from % 8) & 1) != 0;
+        *to = (uint8_t)((*to & ~(1U << (i % 8))) | (unsigned)valid << (i % 8));
+        nulls += !valid;
+    }
+    layer->null_count = nulls;
+    layer->length = length;
+}
+
+/* Any leaf below the field tells its layers; the first that is stored. */
+static struct lance_layer_out *layer_of(struct node node)
+{
+    size_t count = lance_field_leaf_count(node.field);
+    for (size_t i = 0; i < count; i++) {
+        if (node.leaves[i].reader == NULL)
+            continue;
+        struct lance_layers *layers = &node.leaves[i].reader->layers;
+        struct lance_layer_out *layer = &layers->layers[layers->count - 1 - node.depth];
+        uint64_t step = node.leaves[i].rows_per_row / node.rows_per_row;
+        if (step > 1)
+            thin_out(layer, step);
+        return layer;
+    }
     return NULL;
 }
 
-static lake_status list_offsets(struct lance_layer_out *layer, bool large, struct ArrowArray *out,
-                                struct lake_error *err)
+static lake_status build_children(const struct lance_field_reader *reader, struct node parent,
+                                  uint64_t length, struct ArrowArray *out, struct lake_error *err)
 {
-    lake_status status = base_buffer_reserve(&layer->starts, sizeof(int64_t), err);
-    if (status != LAKE_OK)
-        return status;
-    base_store_u64le(layer->starts.data + layer->starts.size, layer->item_count);
-    layer->starts.size += sizeof(int64_t);
-    if (!large) {
-        if (layer->item_count > INT32_MAX)
-            return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
-                             "%llu list items in one array with 32-bit offsets: read fewer rows "
-                             "at a time",
-                             (unsigned long long)layer->item_count);
-        uint8_t *data = layer->starts.data; /* narrowed in place, front to back */
-        for (uint64_t i = 0; i <= layer->length; i++)
-            base_store_u32le(data + 4 * i, (uint32_t)base_load_u64le(data + 8 * i));
-    }
-    lance_array_set_buffer(out, 1, &layer->starts);
-    return LAKE_OK;
-}
-
-static lake_status build_children(const struct lance_field *field,
-                                  struct lance_leaf_reader **leaves, size_t depth, uint64_t length,
-                                  struct ArrowArray *out, struct lake_error *err)
-{
+    const struct lance_field *field = parent.field;
     size_t leaf = 0;
     for (size_t i = 0; i < field->child_count; i++) {
-        const struct lance_field *child = &field->children[i];
-        lake_status status = build(child, leaves + leaf, depth + 1, length, out->children[i], err);
+        struct node child = {.field = &field->children[i],
+                             .type = parent.type->children[i],
+                             .leaves = parent.leaves + leaf,
+                             .depth = parent.depth + 1,
+                             .rows_per_row = parent.rows_per_row};
+        lake_status status = build(reader, child, length, out->children[i], err);
         if (status != LAKE_OK)
             return status;
-        leaf += lance_field_leaf_count(child);
+        leaf += lance_field_leaf_count(child.field);
     }
     return LAKE_OK;
 }
 
-static lake_status build_nested(const struct lance_field *field, struct lance_leaf_reader **leaves,
-                                size_t depth, struct lance_layer_out *layer, struct ArrowArray *out,
+static lake_status build_nested(const struct lance_field_reader *reader, struct node node,
+                                struct lance_layer_out *layer, struct ArrowArray *out,
                                 struct lake_error *err)
 {
+    const struct lance_field *field = node.field;
     bool list = field->kind == LANCE_NODE_LIST || field->kind == LANCE_NODE_MAP;
     uint64_t child_length = list ? layer->item_count : layer->length;
+    if (field->kind == LANCE_NODE_FSL_STRUCT) {
+        struct ArrowSchemaView view;
+        if (ArrowSchemaViewInit(&view, field->arrow, NULL) != NANOARROW_OK)
+            return lake_fail(err, LAKE_INTERNAL, "not a type: %s", field->arrow->format);
+        node.rows_per_row *= (uint64_t)view.fixed_size;
+        child_length *= (uint64_t)view.fixed_size;
+    }
     lake_status status =
         lance_array_new(layer->length, list ? 2 : 1, field->child_count, false, out, err);
     if (status != LAKE_OK)
         return status;
     lance_array_set_validity(out, &layer->valid, layer->null_count);
     if (list)
-        status = list_offsets(layer, strcmp(field->arrow->format, "+L") == 0, out, err);
+        status =
+            lance_array_set_list_offsets(out, layer, strcmp(field->arrow->format, "+L") == 0, err);
     if (status == LAKE_OK)
-        status = build_children(field, leaves, depth, child_length, out, err);
+        status = build_children(reader, node, child_length, out, err);
     if (status != LAKE_OK)
         out->release(out);
     return status;
 }
 
-static lake_status build(const struct lance_field *field, struct lance_leaf_reader **leaves,
-                         size_t depth, uint64_t length, struct ArrowArray *out,
-                         struct lake_error *err)
+static lake_status build(const struct lance_field_reader *reader, struct node node, uint64_t length,
+                         struct ArrowArray *out, struct lake_error *err)
 {
-    struct lance_layer_out *layer = layer_of(field, leaves, depth);
+    struct lance_layer_out *layer = layer_of(node);
     if (layer == NULL)
-        return lance_array_of_nulls(field->arrow, length, out, err);
+        return lance_array_of_nulls(node.type, length, out, err);
     if (layer->length != length)
-        return lake_fail(err, LAKE_DATA_LOSS,
-                         "field \"%s\" has %llu values where its neighbours have %llu", field->name,
-                         (unsigned long long)layer->length, (unsigned long long)length);
-    if (field->kind == LANCE_NODE_LEAF)
-        return lance_array_of_leaf(&leaves[0]->values, layer, &leaves[0]->dictionary, out, err);
-    return build_nested(field, leaves, depth, layer, out, err);
+        return lake_fail(
+            err, LAKE_DATA_LOSS, "field \"%s\" has %llu values where its neighbours have %llu",
+            node.field->name, (unsigned long long)layer->length, (unsigned long long)length);
+    if (node.field->kind != LANCE_NODE_LEAF)
+        return build_nested(reader, node, layer, out, err);
+    struct lance_leaf_reader *leaf = node.leaves[0].reader;
+    lake_status status = lance_array_of_leaf(&leaf->values, layer, &leaf->dictionary, out, err);
+    if (status == LAKE_OK && node.field->stored != LANCE_STORED_PLAIN && !reader->blob_descriptions)
+        status = lance_blobs_load(leaf->file, node.field->stored, reader->counters, out, err);
+    return status;
 }
 
-lake_status lance_assemble(const struct lance_field *field, struct lance_leaf_reader **leaves,
-                           uint64_t row_count, struct ArrowArray *out, struct lake_error *err)
+lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t start,
+                                    uint64_t count, struct ArrowArray *out, struct lake_error *err)
 {
-    return build(field, leaves, 0, row_count, out, err);
+    struct node root = {
+        .field = reader->field, .type = reader->type, .leaves = reader->leaves, .rows_per_row = 1};
+    lake_status status = LAKE_OK;
+    if (reader->v20 != NULL)
+        return lance_v20_reader_read(reader->v20, start, count, out, err);
+    for (size_t i = 0; status == LAKE_OK && i < reader->leaf_count; i++) {
+        const struct leaf_slot *leaf = &reader->leaves[i];
+        uint64_t first, rows;
+        if (leaf->reader == NULL)
+            continue;
+        if (!base_u64_mul(start, leaf->rows_per_row, &first) ||
+            !base_u64_mul(count, leaf->rows_per_row, &rows))
+            return lake_fail(err, LAKE_OUT_OF_RANGE, "more items than can be counted");
+        status = lance_leaf_reader_read(leaf->reader, first, rows, err);
+    }
+    return status == LAKE_OK ? build(reader, root, count, out, err) : status;
 }

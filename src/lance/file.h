@@ -1,5 +1,5 @@
 /*
- * One Lance data file (storage 2.1 and 2.2): container, pages, encodings.
+ * One Lance data file (storage 2.0, 2.1 and 2.2): container, pages, encodings.
  *
  * A `lance_file` is the parsed footer and column metadata: immutable, shared, cacheable. A
  * `lance_field_reader` decodes rows of one top-level field from it. A `lance_file_writer` streams
@@ -28,12 +28,20 @@ struct lance_read_counters { /* added to atomically */
     uint64_t pages_read;
 };
 
-/* Decodes one top-level field. `columns[i]` is the file's column index of the field's i-th leaf
- * (pre-order), or -1 for a leaf this file lacks (reads as null). Keeps what it needs between calls
- * (the current page, decoded chunk) so that sequential reads touch each page once. One thread. */
+/* Where a node of a field's tree is stored. Borrowed: files outlive what reads from them. */
+struct lance_column_source {
+    struct lance_file *file; /* NULL: nowhere; a leaf then reads as null */
+    int32_t column;
+};
+
+/* Decodes one top-level field. `sources` has an entry for each node of the field's tree in
+ * pre-order (lance_field_node_count); after storage 2.0 only those of leaves count. Keeps what it
+ * needs between calls (the current page, decoded chunk) so that sequential reads touch each page
+ * once. One thread. */
 struct lance_field_reader;
-lake_status lance_field_reader_new(struct lance_file *file, const struct lance_field *field,
-                                   const int32_t *columns, struct lance_read_counters *counters,
+lake_status lance_field_reader_new(const struct lance_field *field,
+                                   const struct lance_column_source *sources,
+                                   bool blob_descriptions, struct lance_read_counters *counters,
                                    struct lance_field_reader **out, struct lake_error *err);
 void lance_field_reader_free(struct lance_field_reader *reader);
 /* Rows [start, start + count) as an array of the field's Arrow type, independent of the reader.

@@ -42,9 +42,13 @@ static lake_status parse_footer(const struct tail *tail, struct footer *out, str
                            .column_count = base_load_u32le(at + 28),
                            .major = base_load_u16le(at + 32),
                            .minor = base_load_u16le(at + 34)};
-    if (out->major != 2 || (out->minor != 1 && out->minor != 2))
+    if (out->major == 0 && out->minor == 3) { /* what files of 2.0 say */
+        out->major = 2;
+        out->minor = 0;
+    }
+    if (out->major != 2 || out->minor > 2)
         return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "file version %u.%u cannot be read: 2.1 and 2.2 can", out->major,
+                         "file version %u.%u cannot be read: 2.0, 2.1 and 2.2 can", out->major,
                          out->minor);
     return LAKE_OK;
 }
@@ -148,15 +152,16 @@ static bool find_bytes(struct lake_bytes message, uint32_t field, struct lake_by
 }
 
 /* Encoding { direct { Any { type_url, value } } } to the value. */
-static lake_status layout_of(struct lake_bytes encoding, uint32_t column, struct lake_bytes *out,
-                             struct lake_error *err)
+static lake_status layout_of(const struct lance_file *file, struct lake_bytes encoding,
+                             uint32_t column, struct lake_bytes *out, struct lake_error *err)
 {
-    static const char expected[] = "/lance.encodings21.PageLayout";
+    const char *expected =
+        file->minor == 0 ? "/lance.encodings.ArrayEncoding" : "/lance.encodings21.PageLayout";
     struct lake_bytes direct, any, url;
     if (!find_bytes(encoding, DIRECT_ENCODING_TAG, &direct) || !find_bytes(direct, 1, &any) ||
         !find_bytes(any, 1, &url) || !find_bytes(any, 2, out))
         return broken(column, err);
-    if (url.size != sizeof(expected) - 1 || memcmp(url.data, expected, url.size) != 0)
+    if (!base_str_equal_c((struct lake_str){(const char *)url.data, url.size}, expected))
         return lake_fail(err, LAKE_UNIMPLEMENTED, "a page of column %u has layout type %.*s",
                          column, (int)BASE_MIN(url.size, (size_t)80),
                          url.data == NULL ? "" : (const char *)url.data);
@@ -175,7 +180,7 @@ static lake_status store_page(struct lance_file *file, uint32_t column, const ui
         return base_fail_no_memory(err, page->layout.size);
     for (size_t i = 0; i < count; i++) {
         if (sizes[i] > file->size_bytes || offsets[i] > file->size_bytes - sizes[i] ||
-            offsets[i] % BUFFER_ALIGNMENT != 0)
+            (offsets[i] % BUFFER_ALIGNMENT != 0 && file->minor > 0))
             return lake_fail(err, LAKE_DATA_LOSS,
                              "a page of column %u has a buffer at %llu of %llu bytes, outside the "
                              "file or not aligned to %d",
@@ -217,7 +222,7 @@ static lake_status parse_page(struct lance_file *file, uint32_t column, struct l
     }
     if (offset_count != size_count || page->row_count > MAX_PAGE_ROWS)
         return broken(column, err);
-    lake_status status = layout_of(encoding, column, &page->layout, err);
+    lake_status status = layout_of(file, encoding, column, &page->layout, err);
     if (status != LAKE_OK)
         return status;
     page->buffer_count = offset_count;

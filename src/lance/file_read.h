@@ -13,7 +13,7 @@
 #include "file.h"
 #include "levels.h"
 
-#define LANCE_MAX_PAGE_BUFFERS 8
+#define LANCE_MAX_PAGE_BUFFERS 16
 
 struct lance_file_page {
     uint64_t row_count;
@@ -21,7 +21,7 @@ struct lance_file_page {
     size_t buffer_count;
     uint64_t *offsets;
     uint64_t *sizes;
-    struct lake_bytes layout; /* serialized PageLayout */
+    struct lake_bytes layout; /* serialized PageLayout; of storage 2.0 ArrayEncoding */
 };
 
 struct lance_file_column {
@@ -44,6 +44,9 @@ struct lance_file {
     struct lance_file_column *columns;
     uint32_t column_count;
 };
+
+/* The page that holds `row`. Pages without rows are never it. */
+size_t lance_find_page(const struct lance_file_column *column, uint64_t row);
 
 struct lance_leaf_reader;
 
@@ -85,6 +88,9 @@ struct lance_leaf_reader {
     struct base_arena *page_arena;
     struct lance_page_layout layout;
     const struct lance_page_methods *methods;
+    uint8_t page_layers[LANCE_MAX_LAYERS]; /* of the field; a blob page's descriptions have their
+                                              own in `layout` */
+    bool blob_page;
     uint32_t max_rep, visible_level;
     struct base_buffer window; /* bytes [window_start, +size) of the page's data buffer */
     size_t window_buffer;      /* which page buffer the window is of */
@@ -153,10 +159,5 @@ lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
 /* Appends `count` fixed values of item_bits each, `per_row` of them a row, from a flat buffer. */
 lake_status lance_leaf_append_flat(struct lance_leaf_values *out, const uint8_t *from,
                                    uint64_t rows, struct lake_error *err);
-
-/* An Arrow array of `field`'s type from what the readers hold. `leaves` are the field's leaf
- * readers in pre-order, NULL for a leaf that the file lacks. Moves memory out of the readers. */
-lake_status lance_assemble(const struct lance_field *field, struct lance_leaf_reader **leaves,
-                           uint64_t row_count, struct ArrowArray *out, struct lake_error *err);
 
 #endif

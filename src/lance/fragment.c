@@ -11,24 +11,22 @@ void lance_open_fragment_unref(struct lance_open_fragment *opened)
         atomic_fetch_sub_explicit(&opened->references, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    for (size_t i = 0; i < opened->column_count; i++) {
-        if (opened->files != NULL && opened->files[i] != NULL) {
-            lance_file_unref(opened->files[i]);
-        }
-        if (opened->columns != NULL) {
-            base_free(opened->columns[i]);
-        }
+    for (size_t i = 0; opened->files != NULL && i < opened->file_count; i++) {
+        lance_file_unref(opened->files[i]);
+    }
+    for (size_t i = 0; opened->sources != NULL && i < opened->column_count; i++) {
+        base_free(opened->sources[i]);
     }
     lance_deletions_unref(opened->deletions);
     base_free(opened->files);
-    base_free(opened->file_index);
-    base_free(opened->columns);
+    base_free(opened->sources);
+    base_free(opened->stored);
     base_free(opened);
 }
 
-/* The file of the fragment that holds the leaf, or -1. A later file supersedes nothing: Lance marks
- * the superseded column in the earlier one. */
-static int find_leaf(const LancePb__DataFragment *fragment, int32_t id, int32_t *column)
+/* The file of the fragment that holds the field, or -1. A later file supersedes nothing: Lance
+ * marks the superseded column in the earlier one by a negative id. */
+static int find_field(const LancePb__DataFragment *fragment, int32_t id, int32_t *column)
 {
     for (size_t f = 0; f < fragment->n_files; f++) {
         const LancePb__DataFile *file = fragment->files[f];
@@ -42,60 +40,75 @@ static int find_leaf(const LancePb__DataFragment *fragment, int32_t id, int32_t 
     return -1;
 }
 
-/* Fills `columns` with the file's columns of the field's leaves; *file_index -1: none is there. */
-static lake_status locate_column(const LancePb__DataFragment *fragment,
-                                 const struct lance_field *field, int32_t *columns, int *file_index,
-                                 struct lake_error *err)
-{
-    size_t count = lance_field_leaf_count(field);
-    int found = -1;
-    lance_field_leaf_ids(field, columns);
-    for (size_t i = 0; i < count; i++) {
-        int32_t column = -1;
-        int file = find_leaf(fragment, columns[i], &column);
-        columns[i] = file < 0 ? -1 : column;
-        if (file >= 0 && found >= 0 && file != found) {
-            return lake_fail(err, LAKE_UNIMPLEMENTED,
-                             "the parts of column %s lie in different data files of fragment "
-                             "%" PRIu64 ", which is not supported; compact the table",
-                             field->name, fragment->id);
-        }
-        found = file >= 0 ? file : found;
-    }
-    *file_index = found;
-    return LAKE_OK;
-}
-
-static lake_status open_column(struct lance_dataset *dataset, size_t fragment_index,
-                               const struct lance_field *field, size_t index,
-                               struct lance_open_fragment *opened, struct lake_error *err)
+/* The fragment's data file `index`, opened once. */
+static lake_status open_file(struct lance_dataset *dataset, size_t fragment_index, size_t index,
+                             struct lance_open_fragment *opened, struct lance_file **out,
+                             struct lake_error *err)
 {
     const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[fragment_index];
-    size_t leaves = lance_field_leaf_count(field);
-    opened->columns[index] = base_alloc_array(leaves + 1, sizeof(int32_t));
-    if (opened->columns[index] == NULL) {
-        return base_fail_no_memory(err, (leaves + 1) * sizeof(int32_t));
-    }
-    int *file_index = &opened->file_index[index];
-    lake_status status = locate_column(fragment, field, opened->columns[index], file_index, err);
-    if (status != LAKE_OK || *file_index < 0) {
-        return status;
-    }
-    for (size_t i = 0; i < index; i++) {
-        if (opened->file_index[i] == *file_index) {
-            opened->files[index] = lance_file_ref(opened->files[i]);
-            return LAKE_OK;
-        }
-    }
-    status =
-        lance_dataset_open_file(dataset, fragment->files[*file_index], &opened->files[index], err);
     uint64_t rows = dataset->fragment_rows[fragment_index];
+    lake_status status = LAKE_OK;
+    if (opened->files[index] == NULL) {
+        status =
+            lance_dataset_open_file(dataset, fragment->files[index], &opened->files[index], err);
+    }
     if (status == LAKE_OK && lance_file_row_count(opened->files[index]) != rows) {
         return lake_fail(err, LAKE_DATA_LOSS,
                          "a data file of fragment %" PRIu64 " has %" PRIu64
                          " rows, the manifest says %" PRIu64,
                          fragment->id, lance_file_row_count(opened->files[index]), rows);
     }
+    if (status == LAKE_OK) {
+        *out = opened->files[index];
+    }
+    return status;
+}
+
+/* What is being located: the nodes of one column's tree. */
+struct locator {
+    struct lance_dataset *dataset;
+    size_t fragment_index;
+    struct lance_open_fragment *opened;
+    struct lance_column_source *next;
+    bool stored;
+};
+
+static lake_status locate(struct locator *locator, const struct lance_field *field,
+                          struct lake_error *err)
+{
+    const LancePb__DataFragment *fragment =
+        locator->dataset->manifest->pb->fragments[locator->fragment_index];
+    struct lance_column_source *source = locator->next++;
+    *source = (struct lance_column_source){.file = NULL, .column = -1};
+    int index = find_field(fragment, field->id, &source->column);
+    lake_status status = LAKE_OK;
+    if (index >= 0) {
+        status = open_file(locator->dataset, locator->fragment_index, (size_t)index,
+                           locator->opened, &source->file, err);
+        locator->stored = true;
+    }
+    for (size_t i = 0;
+         status == LAKE_OK && field->kind != LANCE_NODE_LEAF && i < field->child_count; i++) {
+        status = locate(locator, &field->children[i], err);
+    }
+    return status;
+}
+
+static lake_status open_column(struct lance_dataset *dataset, size_t fragment_index,
+                               const struct lance_field *field, size_t index,
+                               struct lance_open_fragment *opened, struct lake_error *err)
+{
+    size_t nodes = lance_field_node_count(field);
+    opened->sources[index] = base_calloc_array(nodes + 1, sizeof(struct lance_column_source));
+    if (opened->sources[index] == NULL) {
+        return base_fail_no_memory(err, (nodes + 1) * sizeof(struct lance_column_source));
+    }
+    struct locator locator = {.dataset = dataset,
+                              .fragment_index = fragment_index,
+                              .opened = opened,
+                              .next = opened->sources[index]};
+    lake_status status = locate(&locator, field, err);
+    opened->stored[index] = locator.stored;
     return status;
 }
 
@@ -109,10 +122,11 @@ lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_i
     }
     atomic_init(&opened->references, 1);
     opened->column_count = field_count;
-    opened->files = base_calloc_array(field_count + 1, sizeof(struct lance_file *));
-    opened->file_index = base_calloc_array(field_count + 1, sizeof(int));
-    opened->columns = base_calloc_array(field_count + 1, sizeof(int32_t *));
-    bool enough = opened->files != NULL && opened->file_index != NULL && opened->columns != NULL;
+    opened->file_count = dataset->manifest->pb->fragments[fragment_index]->n_files;
+    opened->files = base_calloc_array(opened->file_count + 1, sizeof(struct lance_file *));
+    opened->sources = base_calloc_array(field_count + 1, sizeof(struct lance_column_source *));
+    opened->stored = base_calloc_array(field_count + 1, sizeof(bool));
+    bool enough = opened->files != NULL && opened->sources != NULL && opened->stored != NULL;
     lake_status status = !enough ? base_fail_no_memory(err, field_count * sizeof(void *)) : LAKE_OK;
     if (status == LAKE_OK) {
         status = lance_dataset_open_deletions(dataset, fragment_index, &opened->deletions, err);

@@ -5,7 +5,8 @@
  * never looks at anything mutable. Writing goes data files -> transaction -> the caller's
  * before_publish hook -> manifest, whose put-if-absent is the commit point (DESIGN 5, 8).
  *
- * Storage versions 2.1 and 2.2 are read and written; what cannot be read is refused by name.
+ * Storage versions 2.0, 2.1 and 2.2 are read, the last two are written; what cannot be read is
+ * refused by name.
  * Sources: the public Lance format specification; facts measured against the reference reader are
  * in docs/folders/lance.md.
  *
@@ -106,10 +107,11 @@ struct lance_scan_options {
     size_t column_count;
     const struct lance_filter *filters; /* all must hold; borrowed only during the call */
     size_t filter_count;
-    uint32_t batch_rows; /* at most this many rows a batch; default 16384 */
-    size_t batch_bytes;  /* and roughly this many bytes (L20); default 8 MiB */
-    size_t task_rows;    /* rows one task covers; default 131072 */
-    const bool *stop;    /* polled (atomically); true ends every task with CANCELLED; may be NULL */
+    uint32_t batch_rows;    /* at most this many rows a batch; default 16384 */
+    size_t batch_bytes;     /* and roughly this many bytes (L20); default 8 MiB */
+    size_t task_rows;       /* rows one task covers; default 131072 */
+    bool blob_descriptions; /* blobs as rows that say where they lie, not as their bytes */
+    const bool *stop; /* polled (atomically); true ends every task with CANCELLED; may be NULL */
 };
 void lance_scan_options_init(struct lance_scan_options *options);
 

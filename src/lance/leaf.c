@@ -69,24 +69,32 @@ static lake_status fixed_leaf(const struct ArrowSchemaView *view, struct lance_l
     return LAKE_OK;
 }
 
-/* Members back to back in each row. */
+/* Members back to back in each row. Of each: fixed width, fixed-size lists of that, or variable. */
 static lake_status packed_leaf(const struct ArrowSchema *arrow, struct lance_leaf_type *out,
                                struct lake_error *err)
 {
+    uint64_t row_bits = 0;
+    bool variable = false;
     out->kind = LANCE_LEAF_PACKED;
     for (int64_t i = 0; i < arrow->n_children; i++) {
-        struct ArrowSchemaView view;
-        lake_status status = view_of(arrow->children[i], &view, err);
+        struct lance_leaf_type member;
+        if (arrow->children[i]->format != NULL && strcmp(arrow->children[i]->format, "+s") == 0)
+            return lake_fail(err, LAKE_UNIMPLEMENTED, "a packed struct within a packed struct");
+        lake_status status = lance_leaf_type_of(arrow->children[i], &member, err);
         if (status != LAKE_OK)
             return status;
-        uint64_t bits = fixed_bits(view.storage_type, &view);
-        if (bits < 8 || arrow->children[i]->dictionary != NULL ||
-            bits / 8 > LANCE_MAX_VALUE_BYTES - out->item_bits / 8)
+        bool fixed = member.kind == LANCE_LEAF_FIXED || member.kind == LANCE_LEAF_FSL;
+        if ((!fixed && member.kind != LANCE_LEAF_VARIABLE) || (fixed && member.item_bits < 8))
             return lake_fail(err, LAKE_UNIMPLEMENTED,
                              "a packed struct with a member of Arrow type \"%s\"",
                              arrow->children[i]->format);
-        out->item_bits += bits;
+        variable = variable || !fixed;
+        row_bits += fixed ? member.items * member.item_bits : 0;
+        if (row_bits / 8 > LANCE_MAX_VALUE_BYTES)
+            return lake_fail(err, LAKE_UNIMPLEMENTED, "a packed row is larger than %u bytes",
+                             LANCE_MAX_VALUE_BYTES);
     }
+    out->item_bits = variable ? 0 : row_bits;
     return LAKE_OK;
 }
 
@@ -142,6 +150,15 @@ uint64_t lance_leaf_items_at(const struct lance_leaf_type *type, uint32_t depth)
     for (uint32_t i = 0; i <= depth && i < type->fsl_depth; i++)
         items *= type->fsl_sizes[i];
     return items;
+}
+
+uint64_t lance_leaf_key_limit(const struct lance_leaf_type *type)
+{
+    char format = type->arrow->format[0];
+    bool is_unsigned = format == 'C' || format == 'S' || format == 'I' || format == 'L';
+    if (type->item_bits == 64)
+        return INT64_MAX;
+    return ((uint64_t)1 << (type->item_bits - !is_unsigned)) - 1;
 }
 
 /* ---- bits ---- */
@@ -270,8 +287,32 @@ void lance_leaf_values_init(struct lance_leaf_values *values, const struct lance
         lance_bits_init(&values->item_valid[i]);
 }
 
+lake_status lance_leaf_values_init_members(struct lance_leaf_values *values, struct lake_error *err)
+{
+    if (values->type->kind != LANCE_LEAF_PACKED)
+        return LAKE_OK;
+    const struct ArrowSchema *arrow = values->type->arrow;
+    size_t count = (size_t)arrow->n_children;
+    values->members = base_calloc_array(count + 1, sizeof(*values->members));
+    values->member_types = base_calloc_array(count + 1, sizeof(*values->member_types));
+    if (values->members == NULL || values->member_types == NULL)
+        return base_fail_no_memory(err, count * sizeof(*values->members));
+    for (size_t i = 0; i < count; i++) {
+        lake_status status = lance_leaf_type_of(arrow->children[i], &values->member_types[i], err);
+        if (status != LAKE_OK)
+            return status;
+        lance_leaf_values_init(&values->members[i], &values->member_types[i]);
+        values->member_count++;
+    }
+    return LAKE_OK;
+}
+
 void lance_leaf_values_fini(struct lance_leaf_values *values)
 {
+    for (size_t i = 0; i < values->member_count; i++)
+        lance_leaf_values_fini(&values->members[i]);
+    base_free(values->members);
+    base_free(values->member_types);
     base_buffer_fini(&values->fixed);
     base_buffer_fini(&values->offsets);
     base_buffer_fini(&values->data);
@@ -291,11 +332,8 @@ void lance_leaf_values_clear(struct lance_leaf_values *values)
         lance_bits_clear(&values->item_valid[i]);
         values->item_nulls[i] = false;
     }
-}
-
-static size_t row_bytes(const struct lance_leaf_type *type)
-{
-    return (size_t)(type->items * (type->item_bits / 8));
+    for (size_t i = 0; i < values->member_count; i++)
+        lance_leaf_values_clear(&values->members[i]);
 }
 
 /* Room even for nothing, so that there is an address to count from. */
@@ -309,7 +347,8 @@ lake_status lance_leaf_values_reserve(struct lance_leaf_values *values, uint64_t
                                       uint8_t **out, struct lake_error *err)
 {
     size_t need;
-    if (count > SIZE_MAX || !base_size_mul((size_t)count, row_bytes(values->type), &need))
+    if (count > SIZE_MAX ||
+        !base_size_mul((size_t)count, lance_leaf_row_bytes(values->type), &need))
         return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "too many values for one array");
     lake_status status = reserve_some(&values->fixed, need, err);
     if (status == LAKE_OK)
@@ -333,7 +372,7 @@ static lake_status grow_item_validity(struct lance_leaf_values *values, uint64_t
 
 void lance_leaf_values_grew(struct lance_leaf_values *values, uint64_t count)
 {
-    values->fixed.size += (size_t)count * row_bytes(values->type);
+    values->fixed.size += (size_t)count * lance_leaf_row_bytes(values->type);
     values->count += count;
 }
 
@@ -418,14 +457,17 @@ lake_status lance_leaf_values_append_zeros(struct lance_leaf_values *values, uin
     lake_status status = LAKE_OK;
     const struct lance_leaf_type *type = values->type;
     size_t size;
-    if (type->kind == LANCE_LEAF_VARIABLE) {
+    if (type->kind == LANCE_LEAF_PACKED) {
+        for (size_t i = 0; status == LAKE_OK && i < values->member_count; i++)
+            status = lance_leaf_values_append_zeros(&values->members[i], count, err);
+    } else if (type->kind == LANCE_LEAF_VARIABLE) {
         status = offsets_reserve(values, count, err);
         for (uint64_t i = 0; status == LAKE_OK && i < count; i++)
             push_offset(values, values->data.size);
     } else if (type->kind != LANCE_LEAF_NULL && type->item_bits == 1) {
         status = lance_bits_append_run(&values->booleans, false, count * type->items, err);
     } else if (type->kind != LANCE_LEAF_NULL) {
-        if (!base_size_mul((size_t)count, row_bytes(type), &size))
+        if (!base_size_mul((size_t)count, lance_leaf_row_bytes(type), &size))
             return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "too many values for one array");
         status = base_buffer_append_zeros(&values->fixed, size, err);
     }
@@ -434,6 +476,26 @@ lake_status lance_leaf_values_append_zeros(struct lance_leaf_values *values, uin
     if (status == LAKE_OK)
         values->count += count;
     return status;
+}
+
+lake_status lance_leaf_values_append_packed(struct lance_leaf_values *values, const uint8_t *rows,
+                                            uint64_t count, struct lake_error *err)
+{
+    size_t stride = (size_t)values->type->item_bits / 8, at = 0;
+    for (size_t i = 0; i < values->member_count; i++) {
+        struct lance_leaf_values *member = &values->members[i];
+        size_t width = lance_leaf_row_bytes(member->type);
+        uint8_t *to;
+        lake_status status = lance_leaf_values_reserve(member, count, &to, err);
+        if (status != LAKE_OK)
+            return status;
+        for (uint64_t row = 0; width > 0 && row < count; row++)
+            memcpy(to + row * width, rows + row * stride + at, width);
+        lance_leaf_values_grew(member, count);
+        at += width;
+    }
+    values->count += count;
+    return LAKE_OK;
 }
 
 /* ---- copying runs ---- */
@@ -586,6 +648,15 @@ lake_status lance_leaf_values_append_slice(struct lance_leaf_values *values,
                                            .count = from->count};
         return lance_leaf_values_append_view(values, &view, start, count, err);
     }
+    if (type->kind == LANCE_LEAF_PACKED) {
+        status = LAKE_OK;
+        for (size_t i = 0; status == LAKE_OK && i < values->member_count; i++)
+            status = lance_leaf_values_append_slice(&values->members[i], &from->members[i], start,
+                                                    count, err);
+        if (status == LAKE_OK)
+            values->count += count;
+        return status;
+    }
     status = append_item_validity(values, from, start, count, err);
     if (status != LAKE_OK)
         return status;
@@ -593,11 +664,32 @@ lake_status lance_leaf_values_append_slice(struct lance_leaf_values *values,
         status = lance_bits_append(&values->booleans, from->booleans.bytes.data,
                                    start * type->items, count * type->items, err);
     } else if (type->kind != LANCE_LEAF_NULL) {
-        size_t width = row_bytes(type);
+        size_t width = lance_leaf_row_bytes(type);
         status = base_buffer_append(&values->fixed, from->fixed.data + (size_t)start * width,
                                     (size_t)count * width, err);
     }
     if (status == LAKE_OK)
         values->count += count;
     return status;
+}
+
+static bool same_bytes(const struct base_buffer *a, const struct base_buffer *b, size_t size)
+{
+    return a->size >= size && b->size >= size && (size == 0 || memcmp(a->data, b->data, size) == 0);
+}
+
+bool lance_leaf_values_start_with(const struct lance_leaf_values *values,
+                                  const struct lance_leaf_values *prefix)
+{
+    const struct lance_leaf_type *type = values->type;
+    size_t count = (size_t)prefix->count;
+    if (values->count < prefix->count)
+        return false;
+    if (type->kind == LANCE_LEAF_VARIABLE)
+        return count == 0 ||
+               (same_bytes(&values->offsets, &prefix->offsets, (count + 1) * type->offset_bytes) &&
+                same_bytes(&values->data, &prefix->data, prefix->data.size));
+    if (type->item_bits == 1)
+        return count == 0;
+    return same_bytes(&values->fixed, &prefix->fixed, count * lance_leaf_row_bytes(type));
 }

@@ -18,12 +18,13 @@ enum lance_leaf_kind {
     LANCE_LEAF_VARIABLE, /* strings and binaries */
     LANCE_LEAF_FSL,      /* fixed-size list of fixed-width items */
     LANCE_LEAF_DICTIONARY,
-    LANCE_LEAF_PACKED /* a struct stored as one column of rows: fixed-width members, never null */
+    LANCE_LEAF_PACKED /* a struct stored as one column of rows; members are never null */
 };
 
 struct lance_leaf_type {
     enum lance_leaf_kind kind;
-    uint64_t item_bits; /* of one fixed item or dictionary key; 1 for booleans */
+    uint64_t item_bits; /* of one fixed item or dictionary key; 1 for booleans; of a packed row, 0
+                           when a member is variable */
     uint64_t items;     /* items in a row: the product of fsl_sizes; 1 without */
     uint32_t fsl_depth;
     uint64_t fsl_sizes[LANCE_MAX_FSL_DEPTH]; /* outermost first */
@@ -63,8 +64,17 @@ struct lance_leaf_values {
     struct base_buffer data;
     struct lance_bits item_valid[LANCE_MAX_FSL_DEPTH]; /* FSL: validity of each layer's items */
     bool item_nulls[LANCE_MAX_FSL_DEPTH]; /* false: all valid so far, bitmap not kept */
+    struct lance_leaf_values *members;    /* packed structs: each with `count` slots */
+    struct lance_leaf_type *member_types; /* what they borrow */
+    size_t member_count;
 };
 void lance_leaf_values_init(struct lance_leaf_values *values, const struct lance_leaf_type *type);
+/* What init leaves out for a packed struct: its members. Nothing to do for another type. */
+lake_status lance_leaf_values_init_members(struct lance_leaf_values *values,
+                                           struct lake_error *err);
+/* Takes `count` rows of fixed-width members, back to back, apart. */
+lake_status lance_leaf_values_append_packed(struct lance_leaf_values *values, const uint8_t *rows,
+                                            uint64_t count, struct lake_error *err);
 void lance_leaf_values_fini(struct lance_leaf_values *values);
 void lance_leaf_values_clear(struct lance_leaf_values *values);
 /* Room for `count` more fixed values; *out is where they go (item_bits >= 8 only). The caller
@@ -93,8 +103,18 @@ lake_status lance_leaf_values_reserve_variable(struct lance_leaf_values *values,
 /* Makes item validity bitmaps of layer `depth` explicit (all valid so far). */
 lake_status lance_leaf_values_need_item_validity(struct lance_leaf_values *values, uint32_t depth,
                                                  struct lake_error *err);
+/* Bytes of one row of fixed-width items of whole bytes. */
+static inline size_t lance_leaf_row_bytes(const struct lance_leaf_type *type)
+{
+    return (size_t)(type->items * (type->item_bits / 8));
+}
 /* Items of FSL layer `depth` in one row: the product of the sizes down to it. */
 uint64_t lance_leaf_items_at(const struct lance_leaf_type *type, uint32_t depth);
+/* The highest key of an Arrow dictionary type. */
+uint64_t lance_leaf_key_limit(const struct lance_leaf_type *type);
+/* Whether the first slots are exactly those of `prefix`; fixed and variable types only. */
+bool lance_leaf_values_start_with(const struct lance_leaf_values *values,
+                                  const struct lance_leaf_values *prefix);
 /* Start and end of variable value i. */
 static inline void lance_leaf_values_range(const struct lance_leaf_values *values, uint64_t i,
                                            uint64_t *start, uint64_t *end)

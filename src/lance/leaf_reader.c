@@ -41,7 +41,12 @@ lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lanc
     base_buffer_init(&reader->cache_def, MAX_LEVEL_BYTES);
     base_buffer_init(&reader->window, MAX_LEVEL_BYTES);
     base_buffer_init(&reader->scratch, MAX_LEVEL_BYTES);
-    return LAKE_OK;
+    status = lance_leaf_values_init_members(&reader->values, err);
+    if (status == LAKE_OK)
+        status = lance_leaf_values_init_members(&reader->cache, err);
+    if (status != LAKE_OK)
+        lance_leaf_reader_fini(reader);
+    return status;
 }
 
 void lance_leaf_reader_fini(struct lance_leaf_reader *reader)
@@ -169,8 +174,36 @@ static lake_status check_layers(struct lance_leaf_reader *reader, struct lake_er
         return lake_fail(err, LAKE_DATA_LOSS,
                          "the page's %zu layers are not those of the field's %zu",
                          layout->layer_count, reader->layers.count);
+    memcpy(reader->page_layers, layout->layers, layout->layer_count);
+    reader->blob_page = layout->kind == LANCE_BLOB_PAGE;
+    if (reader->blob_page) {
+        struct lance_page_layout descriptions = *layout->descriptions;
+        reader->layout = descriptions;
+    }
+    layout = &reader->layout;
     reader->max_rep = lance_max_rep_level(layout->layers, layout->layer_count);
     reader->visible_level = lance_visible_level(layout->layers, layout->layer_count);
+    return LAKE_OK;
+}
+
+/* A blob page keeps the levels in its descriptions: size 0 and position != 0 is def << 16 | rep. */
+static lake_status blob_levels(struct lance_leaf_reader *reader, uint64_t from,
+                               struct lake_error *err)
+{
+    const struct lance_leaf_values *values = &reader->values;
+    if (values->member_count != 2 || values->members[0].type->item_bits != 64 ||
+        values->members[1].type->item_bits != 64)
+        return lake_fail(err, LAKE_DATA_LOSS, "a blob page in a column of another type");
+    for (uint64_t i = from; i < values->count; i++) {
+        uint64_t position = base_load_u64le(values->members[0].fixed.data + 8 * i);
+        uint64_t size = base_load_u64le(values->members[1].fixed.data + 8 * i);
+        uint16_t def = size == 0 ? (uint16_t)(position >> 16) : 0;
+        if (size == 0 && (position & 0xFFFF) != 0)
+            return lake_fail(err, LAKE_UNIMPLEMENTED, "blobs within lists cannot be read");
+        lake_status status = base_buffer_append(&reader->def, &def, sizeof(def), err);
+        if (status != LAKE_OK)
+            return status;
+    }
     return LAKE_OK;
 }
 
@@ -224,6 +257,8 @@ static lake_status read_page_rows(struct lance_leaf_reader *reader, uint64_t row
     base_buffer_clear(&reader->def);
     uint64_t before = reader->values.count;
     lake_status status = reader->methods->read(reader, row, count, err);
+    if (status == LAKE_OK && reader->blob_page)
+        status = blob_levels(reader, before, err);
     if (status != LAKE_OK)
         return status;
     const uint16_t *rep =
@@ -234,7 +269,7 @@ static lake_status read_page_rows(struct lance_leaf_reader *reader, uint64_t row
     if (def != NULL && reader->def.size / 2 != entries)
         return lake_fail(err, LAKE_DATA_LOSS, "the page has %zu definition levels for %llu entries",
                          reader->def.size / 2, (unsigned long long)entries);
-    status = lance_layers_append(&reader->layers, reader->layout.layers, rep, def, entries, err);
+    status = lance_layers_append(&reader->layers, reader->page_layers, rep, def, entries, err);
     if (status != LAKE_OK)
         return status;
     if (reader->layers.layers[0].length != reader->values.count)
@@ -244,8 +279,7 @@ static lake_status read_page_rows(struct lance_leaf_reader *reader, uint64_t row
     return LAKE_OK;
 }
 
-/* The page that holds `row`. Pages without rows are never it. */
-static size_t find_page(const struct lance_file_column *column, uint64_t row)
+size_t lance_find_page(const struct lance_file_column *column, uint64_t row)
 {
     size_t low = 0, high = column->page_count;
     while (high - low > 1) {
@@ -273,7 +307,7 @@ lake_status lance_leaf_reader_read(struct lance_leaf_reader *reader, uint64_t st
                          (unsigned long long)start, (unsigned long long)count, reader->column_index,
                          (unsigned long long)reader->column->row_count);
     while (status == LAKE_OK && start < end) {
-        size_t index = find_page(reader->column, start);
+        size_t index = lance_find_page(reader->column, start);
         const struct lance_file_page *page = &reader->column->pages[index];
         uint64_t row = start - page->first_row;
         uint64_t take = BASE_MIN(end - start, page->row_count - row);

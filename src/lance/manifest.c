@@ -108,9 +108,34 @@ static lake_status check_readable(const LancePb__Manifest *pb, struct lake_error
     return LAKE_OK;
 }
 
+/* The name of a field that is, or holds, a blob; NULL: there is none. */
+static const char *find_blob(const struct lance_field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *found = fields[i].stored != LANCE_STORED_PLAIN ? fields[i].name : NULL;
+        if (found == NULL && fields[i].kind != LANCE_NODE_LEAF) {
+            found = find_blob(fields[i].children, fields[i].child_count);
+        }
+        if (found != NULL) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
 lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                                           struct lake_error *err)
 {
+    const char *blob = find_blob(manifest->schema.fields, manifest->schema.field_count);
+    if (strcmp(manifest->storage_version, "2.0") == 0) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "the table has the Lance storage version 2.0, which is read but not "
+                         "written");
+    }
+    if (blob != NULL) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "column %s is a Lance blob, which is read but not written", blob);
+    }
     int flag = unknown_flag(manifest->pb->writer_feature_flags, WRITER_FLAGS);
     if (flag < 0 && (manifest->pb->reader_feature_flags & ~WRITER_FLAGS) != 0) {
         flag = unknown_flag(manifest->pb->reader_feature_flags, WRITER_FLAGS);
@@ -142,9 +167,13 @@ static lake_status set_storage_version(struct lance_manifest *manifest, struct l
         (void)snprintf(text, sizeof(text), "%u.%u", file->file_major_version,
                        file->file_minor_version);
     }
-    if (strcmp(text, "2.1") != 0 && strcmp(text, "2.2") != 0) {
+    if (strcmp(text, "0.3") == 0) { /* what files of 2.0 say of themselves */
+        (void)snprintf(text, sizeof(text), "2.0");
+    }
+    if (strcmp(text, "2.0") != 0 && strcmp(text, "2.1") != 0 && strcmp(text, "2.2") != 0) {
         return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "the table has the Lance storage version %s; 2.1 and 2.2 are supported",
+                         "the table has the Lance storage version %s; 2.0, 2.1 and 2.2 are "
+                         "supported",
                          text);
     }
     (void)snprintf(manifest->storage_version, sizeof(manifest->storage_version), "%.7s", text);

@@ -21,11 +21,10 @@ static uint32_t control_width(uint32_t bits)
 }
 
 /* Bytes of one fixed value: items and, for fixed-size lists, their validity in front. */
-static lake_status fixed_value_bytes(const struct lance_leaf_reader *reader, uint64_t *out,
-                                     struct lake_error *err)
+static lake_status fixed_value_bytes(const struct lance_leaf_type *type,
+                                     const struct lance_encoding *node, uint64_t declared_bits,
+                                     uint64_t *out, struct lake_error *err)
 {
-    const struct lance_leaf_type *type = &reader->type;
-    const struct lance_encoding *node = reader->layout.values;
     uint64_t bytes = type->item_bits == 1 && type->kind == LANCE_LEAF_FIXED
                          ? 1
                          : (type->items * type->item_bits + 7) / 8;
@@ -44,12 +43,51 @@ static lake_status fixed_value_bytes(const struct lance_leaf_reader *reader, uin
                          "fixed-width values encoded as %s in a full-zip "
                          "page",
                          node == NULL ? "nothing" : lance_encoding_name(node->kind));
-    if (reader->layout.bits_per_value != bytes * 8)
+    if (declared_bits != bytes * 8)
         return lake_fail(err, LAKE_DATA_LOSS, "values of %llu bits where the type has %llu bytes",
-                         (unsigned long long)reader->layout.bits_per_value,
-                         (unsigned long long)bytes);
+                         (unsigned long long)declared_bits, (unsigned long long)bytes);
     *out = bytes;
     return LAKE_OK;
+}
+
+static bool is_length_bits(uint64_t bits)
+{
+    return bits == 32 || bits == 64;
+}
+
+/* Members of a packed struct of which one at least is variable: what the page says of each against
+ * its type. */
+static lake_status check_members(const struct lance_leaf_reader *reader, struct lake_error *err)
+{
+    const struct lance_encoding *node = reader->layout.values;
+    if (node->kind != LANCE_ENCODING_VARIABLE_PACKED_STRUCT ||
+        node->member_count != reader->values.member_count)
+        return lake_fail(err, LAKE_DATA_LOSS, "packed rows of %zu members encoded as %s of %zu",
+                         reader->values.member_count, lance_encoding_name(node->kind),
+                         node->member_count);
+    for (size_t i = 0; i < node->member_count; i++) {
+        const struct lance_packed_member *member = &node->members[i];
+        const struct lance_leaf_type *type = reader->values.members[i].type;
+        uint64_t bytes;
+        if (member->variable != (type->kind == LANCE_LEAF_VARIABLE) ||
+            (member->variable && !is_length_bits(member->bits)))
+            return lake_fail(err, LAKE_DATA_LOSS, "member %zu of packed rows is not of its type",
+                             i);
+        lake_status status =
+            member->variable ? LAKE_OK
+                             : fixed_value_bytes(type, member->value, member->bits, &bytes, err);
+        if (status != LAKE_OK)
+            return lake_fail_wrap(err, status, "member %zu of packed rows", i);
+    }
+    return LAKE_OK;
+}
+
+/* Whether entries say their own length. */
+static bool is_variable(const struct lance_leaf_reader *reader)
+{
+    return reader->type.kind == LANCE_LEAF_VARIABLE ||
+           (reader->type.kind == LANCE_LEAF_PACKED && reader->type.item_bits == 0) ||
+           reader->layout.values->kind == LANCE_ENCODING_VARIABLE_PACKED_STRUCT;
 }
 
 static lake_status open_row_index(struct lance_leaf_reader *reader, struct lake_error *err)
@@ -70,7 +108,7 @@ static lake_status open_row_index(struct lance_leaf_reader *reader, struct lake_
 static lake_status full_zip_open(struct lance_leaf_reader *reader, struct lake_error *err)
 {
     const struct lance_page_layout *layout = &reader->layout;
-    bool variable = reader->type.kind == LANCE_LEAF_VARIABLE;
+    bool variable = is_variable(reader);
     bool indexed = variable || reader->max_rep > 0;
     lake_status status = LAKE_OK;
     reader->row_index_width = 0;
@@ -84,11 +122,14 @@ static lake_status full_zip_open(struct lance_leaf_reader *reader, struct lake_e
         return lake_fail(err, LAKE_DATA_LOSS, "levels of %u and %u bits", layout->bits_rep,
                          layout->bits_def);
     reader->control_bytes = control_width(layout->bits_rep + layout->bits_def);
-    if (variable && layout->bits_per_offset != 32 && layout->bits_per_offset != 64)
+    if (variable && !is_length_bits(layout->bits_per_offset))
         return lake_fail(err, LAKE_DATA_LOSS, "lengths of %u bits", layout->bits_per_offset);
     status = lance_page_buffer_count(reader, 1U + indexed, err);
     if (status == LAKE_OK && !variable)
-        status = fixed_value_bytes(reader, &reader->stride_bytes, err);
+        status = fixed_value_bytes(&reader->type, layout->values, layout->bits_per_value,
+                                   &reader->stride_bytes, err);
+    else if (status == LAKE_OK && reader->type.kind != LANCE_LEAF_VARIABLE)
+        status = check_members(reader, err);
     if (status == LAKE_OK && indexed)
         status = open_row_index(reader, err);
     return status;
@@ -115,14 +156,12 @@ static uint64_t row_offset(const struct lance_leaf_reader *reader, uint64_t row)
 /* ---- values ---- */
 
 /* One row of fixed-size lists: validity bytes of each nullable layer, then the items. */
-static lake_status append_fsl_row(struct lance_leaf_reader *reader, const uint8_t *at,
-                                  struct lake_error *err)
+static lake_status append_fsl_row(const struct lance_encoding *node, const uint8_t *at,
+                                  struct lance_leaf_values *out, struct lake_error *err)
 {
-    const struct lance_encoding *node = reader->layout.values;
-    struct lance_leaf_values *out = &reader->values;
     lake_status status = LAKE_OK;
-    for (uint32_t depth = 0; depth < reader->type.fsl_depth; depth++, node = node->values) {
-        uint64_t items = lance_leaf_items_at(&reader->type, depth);
+    for (uint32_t depth = 0; depth < out->type->fsl_depth; depth++, node = node->values) {
+        uint64_t items = lance_leaf_items_at(out->type, depth);
         if (node->has_validity) {
             status = lance_leaf_values_need_item_validity(out, depth, err);
             if (status == LAKE_OK)
@@ -137,23 +176,25 @@ static lake_status append_fsl_row(struct lance_leaf_reader *reader, const uint8_
     return lance_leaf_append_flat(out, at, 1, err);
 }
 
-static lake_status append_fixed(struct lance_leaf_reader *reader, const uint8_t *at,
-                                struct lake_error *err)
+static lake_status append_fixed(const struct lance_encoding *node, const uint8_t *at,
+                                struct lance_leaf_values *out, struct lake_error *err)
 {
-    if (reader->type.kind == LANCE_LEAF_FSL)
-        return append_fsl_row(reader, at, err);
-    if (reader->type.item_bits == 1) {
+    if (out->type->kind == LANCE_LEAF_FSL)
+        return append_fsl_row(node, at, out, err);
+    if (out->type->kind == LANCE_LEAF_PACKED)
+        return lance_leaf_values_append_packed(out, at, 1, err);
+    if (out->type->item_bits == 1) {
         uint8_t bit = at[0] != 0;
-        return lance_leaf_append_flat(&reader->values, &bit, 1, err);
+        return lance_leaf_append_flat(out, &bit, 1, err);
     }
-    return lance_leaf_append_flat(&reader->values, at, 1, err);
+    return lance_leaf_append_flat(out, at, 1, err);
 }
 
 /* Values are compressed one by one; an empty one may be stored as nothing at all. */
-static lake_status append_variable(struct lance_leaf_reader *reader, struct lake_bytes value,
-                                   struct lake_error *err)
+static lake_status append_variable(struct lance_leaf_reader *reader,
+                                   const struct lance_encoding *node, struct lake_bytes value,
+                                   struct lance_leaf_values *out, struct lake_error *err)
 {
-    const struct lance_encoding *node = reader->layout.values;
     size_t opened = 0;
     lake_status status = LAKE_OK;
     while (status == LAKE_OK && node != NULL && node->kind == LANCE_ENCODING_GENERAL) {
@@ -181,9 +222,9 @@ static lake_status append_variable(struct lance_leaf_reader *reader, struct lake
                                            .fsst = node};
         base_store_u64le(offsets, 0);
         base_store_u64le(offsets + 8, value.size);
-        status = lance_leaf_values_append_view(&reader->values, &view, 0, 1, err);
+        status = lance_leaf_values_append_view(out, &view, 0, 1, err);
     } else if (status == LAKE_OK && node != NULL && node->kind == LANCE_ENCODING_VARIABLE) {
-        status = lance_leaf_values_append_one(&reader->values, value.data, value.size, err);
+        status = lance_leaf_values_append_one(out, value.data, value.size, err);
     } else if (status == LAKE_OK) {
         status = lake_fail(err, LAKE_UNIMPLEMENTED,
                            "variable-width values encoded as %s in a full-zip page",
@@ -234,6 +275,30 @@ static lake_status cut_short(struct lake_error *err)
     return lake_fail(err, LAKE_DATA_LOSS, "an entry of a full-zip page is cut short");
 }
 
+/* One row of a packed struct with variable members: member after member. */
+static lake_status append_members(struct lance_leaf_reader *reader, struct lake_bytes row,
+                                  struct lake_error *err)
+{
+    const struct lance_encoding *node = reader->layout.values;
+    struct base_cursor cursor = base_cursor_of(row);
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < node->member_count; i++) {
+        const struct lance_packed_member *member = &node->members[i];
+        struct lance_leaf_values *out = &reader->values.members[i];
+        uint64_t size = member->bits / 8;
+        struct lake_bytes value;
+        if ((member->variable && !take_length(&cursor, (uint32_t)member->bits, &size)) ||
+            size > SIZE_MAX || !base_cursor_take(&cursor, (size_t)size, &value))
+            return cut_short(err);
+        status = member->variable ? append_variable(reader, member->value, value, out, err)
+                                  : append_fixed(member->value, value.data, out, err);
+    }
+    if (status == LAKE_OK && base_cursor_left(&cursor) > 0)
+        status = lake_fail(err, LAKE_DATA_LOSS, "a packed row is longer than its members");
+    reader->values.count++;
+    return status;
+}
+
 static lake_status read_value(struct lance_leaf_reader *reader, struct base_cursor *cursor,
                               uint32_t def, struct lake_error *err)
 {
@@ -241,17 +306,19 @@ static lake_status read_value(struct lance_leaf_reader *reader, struct base_curs
     uint64_t length;
     if (def > reader->visible_level)
         return LAKE_OK;
-    if (reader->type.kind != LANCE_LEAF_VARIABLE) {
+    if (!is_variable(reader)) {
         if (!base_cursor_take(cursor, (size_t)reader->stride_bytes, &value))
             return cut_short(err);
-        return append_fixed(reader, value.data, err);
+        return append_fixed(reader->layout.values, value.data, &reader->values, err);
     }
     if (def != 0)
         return lance_leaf_values_append_zeros(&reader->values, 1, err);
     if (!take_length(cursor, reader->layout.bits_per_offset, &length) || length > SIZE_MAX ||
         !base_cursor_take(cursor, (size_t)length, &value))
         return cut_short(err);
-    return append_variable(reader, value, err);
+    if (reader->type.kind == LANCE_LEAF_PACKED)
+        return append_members(reader, value, err);
+    return append_variable(reader, reader->layout.values, value, &reader->values, err);
 }
 
 static lake_status read_entries(struct lance_leaf_reader *reader, struct lake_bytes bytes,
@@ -283,6 +350,7 @@ static bool is_plain(const struct lance_leaf_reader *reader)
 {
     const struct lance_leaf_type *type = &reader->type;
     return reader->control_bytes == 0 && reader->row_index_width == 0 && type->item_bits >= 8 &&
+           type->kind != LANCE_LEAF_PACKED &&
            reader->stride_bytes == type->items * (type->item_bits / 8);
 }
 

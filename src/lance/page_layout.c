@@ -114,6 +114,60 @@ static lake_status parse_member_bits(const struct wire_field *field, struct base
     return LAKE_OK;
 }
 
+/* One field of a variable packed struct: {1 value, 2 bits_per_value | 3 bits_per_length}. */
+static lake_status parse_member(struct lake_bytes message, unsigned depth, struct base_arena *arena,
+                                struct lance_packed_member *out, struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(message);
+    struct wire_field field;
+    bool failed;
+    while (next_field(&cursor, &field, &failed)) {
+        lake_status status = LAKE_OK;
+        if (field.number == 1 && field.wire_type == 2)
+            status = parse_encoding(field.bytes, depth + 1, arena, &out->value, err);
+        else if ((field.number == 2 || field.number == 3) && field.wire_type == 0) {
+            out->bits = field.value;
+            out->variable = field.number == 3;
+        }
+        if (status != LAKE_OK)
+            return status;
+    }
+    if (failed)
+        return broken(err);
+    if (out->value == NULL || out->bits == 0 || out->bits % 8 != 0)
+        return lake_fail(err, LAKE_DATA_LOSS, "a member of a packed struct has no encoding");
+    return LAKE_OK;
+}
+
+static lake_status parse_members(struct lake_bytes message, unsigned depth,
+                                 struct base_arena *arena, struct lance_encoding *node,
+                                 struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(message), counter = cursor;
+    struct wire_field field;
+    size_t count = 0;
+    bool failed;
+    while (next_field(&counter, &field, &failed))
+        count += field.number == 1 && field.wire_type == 2;
+    if (failed)
+        return broken(err);
+    if (count > LANCE_MAX_PACKED_MEMBERS)
+        return lake_fail(err, LAKE_UNIMPLEMENTED, "a packed struct has more than %d members",
+                         LANCE_MAX_PACKED_MEMBERS);
+    node->members = base_arena_calloc_array(arena, count + 1, sizeof(*node->members));
+    if (node->members == NULL)
+        return base_fail_no_memory(err, count * sizeof(*node->members));
+    while (next_field(&cursor, &field, &failed)) {
+        if (field.number != 1 || field.wire_type != 2)
+            continue;
+        lake_status status =
+            parse_member(field.bytes, depth, arena, &node->members[node->member_count++], err);
+        if (status != LAKE_OK)
+            return status;
+    }
+    return LAKE_OK;
+}
+
 /* Which field of the codec's message holds the encoding inside it, 0 for none. */
 static uint32_t values_field(enum lance_encoding_kind kind)
 {
@@ -191,6 +245,8 @@ static lake_status parse_codec(struct lake_bytes message, unsigned depth, struct
     struct base_cursor cursor = base_cursor_of(message);
     struct wire_field field;
     bool failed;
+    if (node->kind == LANCE_ENCODING_VARIABLE_PACKED_STRUCT)
+        return parse_members(message, depth, arena, node, err);
     while (next_field(&cursor, &field, &failed)) {
         lake_status status;
         if (field.wire_type == 2 && field.number == values_field(node->kind))
@@ -355,6 +411,10 @@ static lake_status parse_full_zip_field(const struct wire_field *field, struct b
     }
 }
 
+static lake_status parse_layout(struct lake_bytes message, bool may_be_blob,
+                                struct base_arena *arena, struct lance_page_layout *out,
+                                struct lake_error *err);
+
 static lake_status parse_layout_kind(const struct wire_field *outer, struct base_arena *arena,
                                      struct lance_page_layout *out, struct lake_error *err)
 {
@@ -378,21 +438,53 @@ static lake_status parse_layout_kind(const struct wire_field *outer, struct base
     return failed ? broken(err) : LAKE_OK;
 }
 
-lake_status lance_page_layout_parse(struct lake_bytes message, struct base_arena *arena,
-                                    struct lance_page_layout *out, struct lake_error *err)
+/* A blob page's descriptions are a page of their own kind inside it, one level deep. */
+static lake_status parse_blob(struct lake_bytes message, struct base_arena *arena,
+                              struct lance_page_layout *out, struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(message);
+    struct wire_field field;
+    bool failed;
+    out->kind = LANCE_BLOB_PAGE;
+    while (next_field(&cursor, &field, &failed)) {
+        lake_status status = LAKE_OK;
+        if (field.number == 1 && field.wire_type == 2) {
+            struct lance_page_layout *inner = base_arena_calloc_array(arena, 1, sizeof(*inner));
+            if (inner == NULL)
+                return base_fail_no_memory(err, sizeof(*inner));
+            status = parse_layout(field.bytes, false, arena, inner, err);
+            out->descriptions = inner;
+        } else if (field.number == 2 && (field.wire_type == 0 || field.wire_type == 2)) {
+            status = parse_layers(&field, out, err);
+        }
+        if (status != LAKE_OK)
+            return status;
+    }
+    if (failed)
+        return broken(err);
+    if (out->descriptions == NULL || out->descriptions->layer_count != 1 ||
+        out->descriptions->layers[0] != LANCE_ALL_VALID_ITEM)
+        return lake_fail(err, LAKE_DATA_LOSS, "a blob page has no descriptions");
+    return LAKE_OK;
+}
+
+static lake_status parse_layout(struct lake_bytes message, bool may_be_blob,
+                                struct base_arena *arena, struct lance_page_layout *out,
+                                struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_page_layout layout = {0};
     struct wire_field field;
     bool failed;
     while (next_field(&cursor, &field, &failed)) {
-        if (field.number == LANCE_BLOB_PAGE)
-            return lake_fail(err, LAKE_UNIMPLEMENTED, "blob pages cannot be read yet");
-        if (field.wire_type != 2 || field.number < LANCE_MINI_BLOCK || field.number > 3)
+        bool blob = field.number == LANCE_BLOB_PAGE && may_be_blob;
+        if (field.wire_type != 2 || field.number < LANCE_MINI_BLOCK ||
+            (field.number > LANCE_FULL_ZIP && !blob))
             return lake_fail(err, LAKE_UNIMPLEMENTED, "unknown page layout number %u",
                              field.number);
         layout = (struct lance_page_layout){0};
-        lake_status status = parse_layout_kind(&field, arena, &layout, err);
+        lake_status status = blob ? parse_blob(field.bytes, arena, &layout, err)
+                                  : parse_layout_kind(&field, arena, &layout, err);
         if (status != LAKE_OK)
             return status;
     }
@@ -400,10 +492,16 @@ lake_status lance_page_layout_parse(struct lake_bytes message, struct base_arena
         return broken(err);
     if ((int)layout.kind == 0 || layout.layer_count == 0)
         return lake_fail(err, LAKE_DATA_LOSS, "the page has no layout");
-    if (layout.values == NULL && layout.kind != LANCE_CONSTANT_PAGE)
+    if (layout.values == NULL && (layout.kind == LANCE_MINI_BLOCK || layout.kind == LANCE_FULL_ZIP))
         return lake_fail(err, LAKE_DATA_LOSS, "the page's layout says no value encoding");
     *out = layout;
     return LAKE_OK;
+}
+
+lake_status lance_page_layout_parse(struct lake_bytes message, struct base_arena *arena,
+                                    struct lance_page_layout *out, struct lake_error *err)
+{
+    return parse_layout(message, true, arena, out, err);
 }
 
 /* ---- printing ---- */

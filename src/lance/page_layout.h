@@ -36,6 +36,14 @@ enum lance_compression {
     LANCE_ZSTD = 2
 };
 
+struct lance_encoding;
+
+struct lance_packed_member { /* of a variable packed struct */
+    const struct lance_encoding *value;
+    uint64_t bits; /* of the value, or of the length in front of it */
+    bool variable;
+};
+
 struct lance_encoding {
     enum lance_encoding_kind kind;
     uint64_t bits;     /* flat: of a value; bitpackings: of a value before packing */
@@ -47,7 +55,8 @@ struct lance_encoding {
     const struct lance_encoding *values;  /* what is inside, or NULL */
     const struct lance_encoding *lengths; /* variable: offsets; rle: run lengths */
     uint64_t *member_bits;                /* packed struct: bits of each member */
-    size_t member_count;
+    struct lance_packed_member *members;  /* variable packed struct */
+    size_t member_count;                  /* of either */
 };
 
 enum lance_layer {
@@ -92,6 +101,8 @@ struct lance_page_layout {
     struct lake_bytes inline_value;
     uint64_t rep_value_count;
     uint64_t def_value_count;
+    /* blob: how the descriptions are stored; its layers are those of one item */
+    const struct lance_page_layout *descriptions;
 };
 
 bool lance_layer_is_list(uint8_t layer);

@@ -441,14 +441,7 @@ static lake_status place_dictionary(struct lance_leaf_reader *reader, struct lak
     if (reader->dictionary_placed)
         return LAKE_OK;
     /* Pages written from one batch repeat the same items. */
-    bool same =
-        all->count == page->count && all->data.size == page->data.size &&
-        all->fixed.size == page->fixed.size && all->offsets.size == page->offsets.size &&
-        (all->data.size == 0 || memcmp(all->data.data, page->data.data, all->data.size) == 0) &&
-        (all->fixed.size == 0 || memcmp(all->fixed.data, page->fixed.data, all->fixed.size) == 0) &&
-        (all->offsets.size == 0 ||
-         memcmp(all->offsets.data, page->offsets.data, all->offsets.size) == 0);
-    if (same) {
+    if (lance_leaf_values_start_with(all, page)) {
         reader->dictionary_base = 0;
         reader->dictionary_placed = true;
         return LAKE_OK;
@@ -463,11 +456,8 @@ static lake_status append_keys(struct lance_leaf_reader *reader, const uint8_t *
                                struct lake_error *err)
 {
     uint64_t key_bits = reader->type.item_bits;
-    uint64_t limit = key_bits == 64 ? INT64_MAX : ((uint64_t)1 << (key_bits - 1)) - 1;
-    char format = reader->type.arrow->format[0];
+    uint64_t limit = lance_leaf_key_limit(&reader->type);
     uint8_t *to;
-    if ((format == 'C' || format == 'S' || format == 'I') && key_bits < 64)
-        limit = ((uint64_t)1 << key_bits) - 1;
     if (reader->dictionary.count > limit + 1)
         return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
                          "%llu dictionary items in one read are too many for the key type: read "
@@ -546,6 +536,28 @@ static lake_status decode_indices(struct lance_leaf_reader *reader, const struct
     return gather_fixed(items, indices, bits, count, out, err);
 }
 
+static lake_status decode_packed(struct lance_leaf_reader *reader,
+                                 struct lance_chunk_buffers buffers, uint64_t count,
+                                 struct lance_leaf_values *out, struct lake_error *err)
+{
+    uint64_t row_bits = reader->type.item_bits;
+    if (row_bits == 0)
+        return lake_fail(err, LAKE_DATA_LOSS,
+                         "packed rows with variable-width members in a mini-block page");
+    if (count > LANCE_MAX_DECODED_BYTES / (row_bits / 8))
+        return lake_fail(err, LAKE_DATA_LOSS, "a chunk claims %llu packed rows of %llu bits",
+                         (unsigned long long)count, (unsigned long long)row_bits);
+    base_buffer_clear(&reader->scratch);
+    lake_status status =
+        base_buffer_reserve(&reader->scratch, (size_t)(count * (row_bits / 8)) + 8, err);
+    if (status == LAKE_OK)
+        status = lance_chunk_decode_fixed(&reader->codec, reader->layout.values, buffers, count,
+                                          row_bits, reader->scratch.data, err);
+    return status != LAKE_OK
+               ? status
+               : lance_leaf_values_append_packed(out, reader->scratch.data, count, err);
+}
+
 static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_view *chunk,
                                  uint64_t count, struct lance_leaf_values *out,
                                  struct lake_error *err)
@@ -561,8 +573,9 @@ static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_
                                              &view, err);
         return status != LAKE_OK ? status
                                  : lance_leaf_values_append_view(out, &view, 0, count, err);
-    case LANCE_LEAF_FIXED:
     case LANCE_LEAF_PACKED:
+        return decode_packed(reader, buffers, count, out, err);
+    case LANCE_LEAF_FIXED:
         return decode_fixed_items(reader, reader->layout.values, buffers, count, out, err);
     case LANCE_LEAF_FSL:
         return lance_fsl_decode_chunk(reader, reader->layout.values, buffers, count, out, err);

@@ -170,15 +170,6 @@ static const struct ArrowArray *leaf_array(const struct lance_page_rows *rows,
     return field;
 }
 
-static uint64_t key_limit(const struct lance_leaf_type *type)
-{
-    char format = type->arrow->format[0];
-    bool is_unsigned = format == 'C' || format == 'S' || format == 'I' || format == 'L';
-    if (type->item_bits == 64)
-        return INT64_MAX;
-    return ((uint64_t)1 << (type->item_bits - !is_unsigned)) - 1;
-}
-
 /* True when the page's items start with exactly the items of `array`. */
 static bool dictionary_is(const struct lance_page_rows *rows, const struct ArrowArray *array)
 {
@@ -210,7 +201,8 @@ bool lance_page_rows_must_flush(const struct lance_page_rows *rows, const struct
         return false;
     const struct ArrowArray *dictionary = leaf_array(rows, field)->dictionary;
     return !dictionary_is(rows, dictionary) &&
-           rows->dictionary.count + (uint64_t)dictionary->length > key_limit(&rows->type) + 1;
+           rows->dictionary.count + (uint64_t)dictionary->length >
+               lance_leaf_key_limit(&rows->type) + 1;
 }
 
 /* ---- values ---- */

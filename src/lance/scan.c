@@ -21,7 +21,9 @@
 /* A column that the scan reads, because it is filtered on or projected. */
 struct scan_column {
     const struct lance_field *field;
-    size_t output; /* its place in the batch, or NO_OUTPUT */
+    const struct ArrowSchema *type; /* of its arrays */
+    struct ArrowSchema owned_type;  /* what it is when blobs are described */
+    size_t output;                  /* its place in the batch, or NO_OUTPUT */
     struct lance_predicate **predicates;
     size_t predicate_count;
 };
@@ -39,6 +41,7 @@ struct lance_scan {
     size_t column_count;
     size_t filtered_count;
     size_t output_count;
+    bool blob_descriptions;
     bool *applied; /* by filter */
     size_t filter_count;
     uint64_t batch_rows;
@@ -131,29 +134,24 @@ static void task_leaves_fragment(struct lance_scan *scan, size_t index)
 
 /* ---- plan ---- */
 
-static struct scan_column *find_column(struct lance_scan *scan, const struct lance_field *field)
+static lake_status find_column(struct lance_scan *scan, const struct lance_field *field,
+                               struct scan_column **out, struct lake_error *err)
 {
     for (size_t i = 0; i < scan->column_count; i++) {
         if (scan->columns[i].field == field) {
-            return &scan->columns[i];
+            *out = &scan->columns[i];
+            return LAKE_OK;
         }
     }
     scan->fields[scan->column_count] = field;
     struct scan_column *column = &scan->columns[scan->column_count++];
-    *column = (struct scan_column){.field = field, .output = NO_OUTPUT};
-    return column;
-}
-
-static lake_status check_readable_column(const struct lance_field *field, struct lake_error *err)
-{
-    if (field->kind == LANCE_NODE_LEAF && field->child_count > 0) {
-        const char *extension = lance_field_metadata(field, "ARROW:extension:name");
-        if (extension != NULL && strcmp(extension, "lance.blob.v2") == 0) {
-            return lake_fail(err, LAKE_UNIMPLEMENTED,
-                             "column %s is a Lance blob, which is not supported", field->name);
-        }
+    *column = (struct scan_column){.field = field, .type = field->arrow, .output = NO_OUTPUT};
+    *out = column;
+    if (!scan->blob_descriptions) {
+        return LAKE_OK;
     }
-    return LAKE_OK;
+    column->type = &column->owned_type;
+    return lance_field_description_type(field, &column->owned_type, err);
 }
 
 static lake_status plan_filters(struct lance_scan *scan, const struct lance_scan_options *options,
@@ -168,6 +166,7 @@ static lake_status plan_filters(struct lance_scan *scan, const struct lance_scan
                              filter->column, schema->field_count);
         }
         const struct lance_field *field = &schema->fields[filter->column];
+        struct scan_column *column;
         lake_status status = lance_predicate_new(filter, field->arrow, &predicate, err);
         if (status != LAKE_OK) {
             return status;
@@ -175,7 +174,11 @@ static lake_status plan_filters(struct lance_scan *scan, const struct lance_scan
         if (predicate == NULL) {
             continue;
         }
-        struct scan_column *column = find_column(scan, field);
+        status = find_column(scan, field, &column, err);
+        if (status != LAKE_OK) {
+            lance_predicate_free(predicate);
+            return status;
+        }
         if (column->predicates == NULL) {
             column->predicates =
                 base_calloc_array(options->filter_count, sizeof(*column->predicates));
@@ -200,30 +203,31 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
         return base_fail_no_memory(err, options->column_count * sizeof(struct ArrowSchema));
     }
     scan->schema.flags = 0;
+    if (ArrowSchemaSetMetadata(&scan->schema, schema->arrow.metadata) != NANOARROW_OK) {
+        return base_fail_no_memory(err, sizeof(struct ArrowSchema));
+    }
     for (size_t i = 0; i < options->column_count; i++) {
         if (options->columns[i] >= schema->field_count) {
             return lake_fail(err, LAKE_INVALID_ARGUMENT, "the projection names column %u of %zu",
                              options->columns[i], schema->field_count);
         }
         const struct lance_field *field = &schema->fields[options->columns[i]];
-        struct scan_column *column = find_column(scan, field);
+        struct scan_column *column;
+        lake_status status = find_column(scan, field, &column, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
         if (column->output != NO_OUTPUT) {
             return lake_fail(err, LAKE_INVALID_ARGUMENT, "the projection names column %s twice",
                              field->name);
         }
         column->output = i;
         scan->schema.children[i]->release(scan->schema.children[i]);
-        if (ArrowSchemaDeepCopy(field->arrow, scan->schema.children[i]) != NANOARROW_OK) {
+        if (ArrowSchemaDeepCopy(column->type, scan->schema.children[i]) != NANOARROW_OK) {
             return base_fail_no_memory(err, sizeof(struct ArrowSchema));
         }
     }
     scan->output_count = options->column_count;
-    for (size_t i = 0; i < scan->column_count; i++) {
-        lake_status status = check_readable_column(scan->columns[i].field, err);
-        if (status != LAKE_OK) {
-            return status;
-        }
-    }
     return LAKE_OK;
 }
 
@@ -263,6 +267,7 @@ static lake_status scan_alloc(struct lance_dataset *dataset,
     scan->batch_bytes = options->batch_bytes == 0 ? DEFAULT_BATCH_BYTES : options->batch_bytes;
     scan->task_rows = options->task_rows == 0 ? DEFAULT_TASK_ROWS : options->task_rows;
     scan->stop = options->stop;
+    scan->blob_descriptions = options->blob_descriptions;
     scan->filter_count = options->filter_count;
     scan->applied = base_calloc_array(options->filter_count + 1, sizeof(bool));
     size_t count = options->filter_count + options->column_count + 1;
@@ -309,6 +314,9 @@ void lance_scan_free(struct lance_scan *scan)
             lance_predicate_free(scan->columns[i].predicates[j]);
         }
         base_free(scan->columns[i].predicates);
+        if (scan->columns[i].owned_type.release != NULL) {
+            scan->columns[i].owned_type.release(&scan->columns[i].owned_type);
+        }
     }
     if (scan->schema.release != NULL) {
         ArrowSchemaRelease(&scan->schema);
@@ -429,12 +437,12 @@ static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
     struct lance_scan *scan = task->scan;
     *row_bytes = 0;
     for (size_t i = 0; i < scan->column_count; i++) {
-        if (task->opened->files[i] == NULL) {
+        if (!task->opened->stored[i]) {
             continue;
         }
-        lake_status status = lance_field_reader_new(task->opened->files[i], scan->columns[i].field,
-                                                    task->opened->columns[i], &scan->counters,
-                                                    &task->readers[i], err);
+        lake_status status = lance_field_reader_new(
+            scan->columns[i].field, task->opened->sources[i], scan->blob_descriptions,
+            &scan->counters, &task->readers[i], err);
         if (status != LAKE_OK) {
             return lake_fail_wrap(err, status, "column %s of fragment %" PRIu64 " cannot be read",
                                   scan->columns[i].field->name,
@@ -503,7 +511,8 @@ static lake_status read_column(struct lance_task *task, size_t column, uint64_t 
 {
     const struct lance_field *field = task->scan->columns[column].field;
     if (task->readers[column] == NULL) {
-        return lance_array_of_nulls(field->arrow, count, &task->arrays[column], err);
+        return lance_array_of_nulls(task->scan->columns[column].type, count, &task->arrays[column],
+                                    err);
     }
     lake_status status =
         lance_field_reader_read(task->readers[column], start, count, &task->arrays[column], err);
@@ -591,8 +600,8 @@ static lake_status keep_runs(struct lance_task *task, size_t column, const struc
                              size_t run_count, struct lake_error *err)
 {
     struct ArrowArray selected = {.release = NULL};
-    lake_status status = lance_array_take(task->scan->columns[column].field->arrow,
-                                          &task->arrays[column], runs, run_count, &selected, err);
+    lake_status status = lance_array_take(task->scan->columns[column].type, &task->arrays[column],
+                                          runs, run_count, &selected, err);
     if (status == LAKE_OK) {
         task->arrays[column].release(&task->arrays[column]);
         ArrowArrayMove(&selected, &task->arrays[column]);

@@ -55,8 +55,22 @@ void lance_schema_fini(struct lance_schema *schema)
     if (schema->arrow.release != NULL) {
         ArrowSchemaRelease(&schema->arrow);
     }
+    for (size_t i = 0; schema->descriptions != NULL && i < LANCE_STORED_KINDS; i++) {
+        if (schema->descriptions[i].release != NULL) {
+            ArrowSchemaRelease(&schema->descriptions[i]);
+        }
+    }
     base_arena_free(schema->arena);
     memset(schema, 0, sizeof(*schema));
+}
+
+size_t lance_field_node_count(const struct lance_field *field)
+{
+    size_t count = 1;
+    for (size_t i = 0; field->kind != LANCE_NODE_LEAF && i < field->child_count; i++) {
+        count += lance_field_node_count(&field->children[i]);
+    }
+    return count;
 }
 
 size_t lance_field_leaf_count(const struct lance_field *field)
@@ -141,6 +155,21 @@ static lake_status set_arrow_metadata(struct ArrowSchema *schema,
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, count * 32);
 }
 
+/* Of a blob shown as its bytes: the extension's storage is another type. */
+static lake_status drop_extension_name(struct ArrowSchema *schema, struct lake_error *err)
+{
+    struct ArrowBuffer metadata;
+    if (ArrowMetadataBuilderInit(&metadata, schema->metadata) != NANOARROW_OK ||
+        ArrowMetadataBuilderRemove(&metadata, ArrowCharView("ARROW:extension:name")) !=
+            NANOARROW_OK ||
+        ArrowSchemaSetMetadata(schema, (const char *)metadata.data) != NANOARROW_OK) {
+        ArrowBufferReset(&metadata);
+        return base_fail_no_memory(err, 64);
+    }
+    ArrowBufferReset(&metadata);
+    return LAKE_OK;
+}
+
 static lake_status entries_of_arrow(struct base_arena *arena, const char *metadata,
                                     LancePb__BytesEntry ***out, size_t *count,
                                     struct lake_error *err)
@@ -199,6 +228,7 @@ struct flat { /* one entry of the list, linked by index; UINT32_MAX is none */
 
 struct tree_builder {
     struct base_arena *arena;
+    struct ArrowSchema *descriptions;
     struct flat *flat;
     size_t count;
     uint32_t *by_id; /* indexes of flat, ascending by id, while linking */
@@ -289,8 +319,7 @@ static bool metadata_is(const struct lance_field *field, const char *key, const 
 static bool is_one_column(const struct lance_field *field)
 {
     return metadata_is(field, "packed", "true") ||
-           metadata_is(field, "lance-encoding:packed", "true") ||
-           metadata_is(field, "ARROW:extension:name", "lance.blob.v2");
+           metadata_is(field, "lance-encoding:packed", "true");
 }
 
 static lake_status check_child_count(const struct lance_field *field, struct lake_error *err)
@@ -345,7 +374,9 @@ static lake_status copy_field(struct tree_builder *builder, const struct flat *f
         return status;
     }
     out->kind = lance_logical_type_kind(out->logical_type);
-    if (out->kind == LANCE_NODE_STRUCT && is_one_column(out)) {
+    out->stored = lance_field_stored_as(out);
+    if (out->kind == LANCE_NODE_STRUCT &&
+        (is_one_column(out) || out->stored != LANCE_STORED_PLAIN)) {
         out->kind = LANCE_NODE_LEAF;
     }
     return check_child_count(out, err);
@@ -366,11 +397,16 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
     }
     ArrowSchemaInit(arrow);
     lake_status status = copy_field(builder, flat, out, err);
+    bool blob_v2 = status == LAKE_OK && out->stored == LANCE_STORED_BLOB_V2;
     if (status == LAKE_OK) {
-        status = lance_logical_type_apply(out->logical_type, arrow, err);
+        status = lance_logical_type_apply(blob_v2 ? "large_binary" : out->logical_type, arrow, err);
     }
     if (status == LAKE_OK) {
         status = set_arrow_metadata(arrow, flat->pb->metadata, flat->pb->n_metadata, err);
+    }
+    if (blob_v2 && status == LAKE_OK) {
+        status = drop_extension_name(arrow, err);
+        out->child_count = 0; /* what a writer passes in, none of which is stored */
     }
     if (status != LAKE_OK) {
         return status;
@@ -379,7 +415,10 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
         return base_fail_no_memory(err, MAX_NAME_BYTES);
     }
     arrow->flags = out->nullable ? ARROW_FLAG_NULLABLE : 0;
-    out->arrow = arrow;
+    out->arrow = out->stored_arrow = arrow;
+    if (out->stored != LANCE_STORED_PLAIN) {
+        out->stored_arrow = &builder->descriptions[out->stored];
+    }
     if (out->child_count == 0) {
         return LAKE_OK;
     }
@@ -445,6 +484,17 @@ lake_status lance_schema_from_fields(LancePb__Field *const *fields, size_t field
         return status;
     }
     struct tree_builder builder = {.arena = schema.arena, .count = field_count};
+    schema.descriptions =
+        base_arena_calloc_array(schema.arena, LANCE_STORED_KINDS, sizeof(*schema.descriptions));
+    if (schema.descriptions == NULL) {
+        status = no_memory(err);
+        goto out;
+    }
+    status = lance_blob_descriptions(schema.descriptions, err);
+    if (status != LAKE_OK) {
+        goto out;
+    }
+    builder.descriptions = schema.descriptions;
     builder.flat = base_calloc_array(field_count + 1, sizeof(*builder.flat));
     builder.by_id = base_calloc_array(field_count + 1, sizeof(*builder.by_id));
     if (builder.flat == NULL || builder.by_id == NULL) {
@@ -587,6 +637,12 @@ static lake_status check_writable(const struct flattener *flat, const struct Arr
     if (kind == LANCE_NODE_MAP && !flat->maps) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "column %s is a map, which needs storage version 2.2", name);
+    }
+    struct ArrowStringView extension = {NULL, 0};
+    (void)ArrowMetadataGetValue(arrow->metadata, ArrowCharView("ARROW:extension:name"), &extension);
+    if (extension.size_bytes == 13 && memcmp(extension.data, "lance.blob.v2", 13) == 0) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "column %s is a Lance blob, which Lake does not write", name);
     }
     for (size_t i = 0; i < BASE_ARRAY_LEN(refused); i++) {
         if (arrow->metadata != NULL &&

@@ -19,6 +19,14 @@ enum lance_node_kind {
     LANCE_NODE_FSL_STRUCT /* fixed-size list of struct, 2.2 */
 };
 
+/* How a leaf lies in its column, where that is not as its Arrow type has it. */
+enum lance_stored {
+    LANCE_STORED_PLAIN,
+    LANCE_STORED_BLOB_V1, /* rows of {position, size} in the same file */
+    LANCE_STORED_BLOB_V2, /* rows of {kind, position, size, blob_id, blob_uri} */
+    LANCE_STORED_KINDS
+};
+
 struct lance_field {
     int32_t id;
     int32_t parent_id; /* -1 at the top */
@@ -26,16 +34,20 @@ struct lance_field {
     const char *logical_type;
     bool nullable;
     enum lance_node_kind kind;
+    enum lance_stored stored;
     const struct lance_key_value *metadata;
     size_t metadata_count;
     struct lance_field *children;
     size_t child_count;
-    const struct ArrowSchema *arrow; /* this field's Arrow type, borrowed from the tree */
+    const struct ArrowSchema *arrow; /* this field's Arrow type, borrowed from the tree; of a blob
+                                        the type of its bytes */
+    const struct ArrowSchema *stored_arrow; /* the type of its column: of a blob its descriptions */
 };
 
 struct lance_schema {
-    struct base_arena *arena; /* owns the tree */
-    struct ArrowSchema arrow; /* struct of the top-level fields */
+    struct base_arena *arena;         /* owns the tree */
+    struct ArrowSchema arrow;         /* struct of the top-level fields */
+    struct ArrowSchema *descriptions; /* of blobs, by enum lance_stored */
     struct lance_field *fields;
     size_t field_count; /* top level */
     int32_t max_field_id;
@@ -89,5 +101,17 @@ lake_status lance_logical_type_apply(const char *logical_type, struct ArrowSchem
 /* The ids of the leaves (physical columns, 2.1+) below a field, in pre-order. */
 size_t lance_field_leaf_count(const struct lance_field *field);
 void lance_field_leaf_ids(const struct lance_field *field, int32_t *out);
+/* All nodes of a field's tree in pre-order, itself first and nothing below a leaf: storage 2.0 has
+ * a column for each. */
+size_t lance_field_node_count(const struct lance_field *field);
+
+/* ---- blobs (blob_type.c) ---- */
+
+enum lance_stored lance_field_stored_as(const struct lance_field *field);
+/* Fills out[LANCE_STORED_BLOB_V1] and [.._V2]: the types of their columns. */
+lake_status lance_blob_descriptions(struct ArrowSchema *out, struct lake_error *err);
+/* The type of the field's arrays when blobs are read as descriptions. Released by the caller. */
+lake_status lance_field_description_type(const struct lance_field *field, struct ArrowSchema *out,
+                                         struct lake_error *err);
 
 #endif

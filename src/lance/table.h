@@ -49,7 +49,7 @@ struct lance_manifest { /* immutable, shared */
     LancePb__Manifest *pb;
     struct lance_schema schema;
     enum lance_naming naming;
-    char storage_version[8];         /* "2.1" or "2.2" */
+    char storage_version[8];         /* "2.0", "2.1" or "2.2" */
     struct lake_bytes index_section; /* serialized IndexSection; data NULL when there is none */
     struct lake_bytes transaction;   /* serialized inline Transaction; data NULL when none */
     const struct lance_key_value *config;
@@ -66,7 +66,7 @@ lake_status lance_manifest_read(struct storage_store *store, enum lance_naming n
                                 struct lake_error *err);
 struct lance_manifest *lance_manifest_ref(struct lance_manifest *manifest);
 void lance_manifest_unref(struct lance_manifest *manifest); /* NULL is allowed */
-/* UNIMPLEMENTED names the flag that forbids writing to the table. */
+/* UNIMPLEMENTED names what forbids writing to the table: a flag, its storage version, a column. */
 lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                                           struct lake_error *err);
 /* Appends the file's bytes to `out`. Sets the offsets of the sections in `pb`. */
@@ -185,9 +185,10 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
 /* A fragment's files and deletions, opened for some columns; shared. */
 struct lance_open_fragment {
     _Atomic uint32_t references;
-    struct lance_file **files; /* by column; NULL: the fragment lacks it, so it reads as null */
-    int *file_index;           /* by column: which of the fragment's files that is, or -1 */
-    int32_t **columns;         /* by column: where its leaves are in the file */
+    struct lance_file **files; /* by the fragment's data file; NULL: no column needs it */
+    size_t file_count;
+    struct lance_column_source **sources; /* by column: where the nodes of its tree are */
+    bool *stored;                         /* by column; false: nowhere, so it reads as null */
     size_t column_count;
     struct lance_deletions *deletions;
 };

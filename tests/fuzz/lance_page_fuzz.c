@@ -104,10 +104,12 @@ static void read_field(struct lance_file *file, const struct lance_field *field,
     struct lake_error err = {0};
     struct lance_field_reader *reader = NULL;
     struct ArrowArray array;
-    int32_t columns[1] = {column};
+    struct lance_column_source sources[4];
+    for (size_t i = 0; i < BASE_ARRAY_LEN(sources); i++)
+        sources[i] = (struct lance_column_source){file, column};
     uint64_t rows = file->columns[column].row_count;
     rows = rows > 4096 ? 4096 : rows;
-    if (lance_field_reader_new(file, field, columns, NULL, &reader, &err) != LAKE_OK)
+    if (lance_field_reader_new(field, sources, false, NULL, &reader, &err) != LAKE_OK)
         return;
     if (lance_field_reader_read(reader, 0, rows, &array, &err) == LAKE_OK)
         check_array(field, &array);

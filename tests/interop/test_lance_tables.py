@@ -279,12 +279,6 @@ def test_a_shallow_clone_is_refused_with_a_reason(path, tmp_path):
     assert done.returncode == 1 and b"UNIMPLEMENTED" in done.stderr
 
 
-def test_storage_2_0_is_refused_by_name(path):
-    lance.write_dataset(pa.table({"a": [1]}), str(path), data_storage_version="2.0")
-    done = run_tool("cat", path)
-    assert done.returncode == 1 and b"UNIMPLEMENTED" in done.stderr and b"2.0" in done.stderr
-
-
 # ---- races --------------------------------------------------------------------------------------
 
 

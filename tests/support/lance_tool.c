@@ -2,7 +2,7 @@
 /*
  * lance_tool: a data set on disk to and from Arrow IPC, for interop tests and for looking at files.
  *
- *   lance_tool cat PATH [--version N] [--columns a,b] [--batch-rows N] > out.arrow
+ *   lance_tool cat PATH [--version N] [--columns a,b] [--batch-rows N] [--descriptions] > out.arrow
  *   lance_tool write PATH in.arrow [--append] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
@@ -26,6 +26,7 @@ struct arguments {
     uint64_t version;
     uint32_t batch_rows;
     bool append;
+    bool descriptions;
 };
 
 static bool parse_arguments(int argc, char **argv, struct arguments *out)
@@ -39,6 +40,8 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
         bool has_value = i + 1 < argc;
         if (strcmp(argv[i], "--append") == 0)
             out->append = true;
+        else if (strcmp(argv[i], "--descriptions") == 0)
+            out->descriptions = true;
         else if (strcmp(argv[i], "--version") == 0 && has_value)
             out->version = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--batch-rows") == 0 && has_value)
@@ -171,6 +174,7 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
     if (status != LAKE_OK)
         return status;
     options.columns = columns;
+    options.blob_descriptions = arguments->descriptions;
     if (arguments->batch_rows > 0)
         options.batch_rows = arguments->batch_rows;
     status = find_columns(lance_dataset_schema(dataset), arguments->columns, columns,
@@ -246,8 +250,10 @@ int main(int argc, char **argv)
     struct storage_store *store = NULL;
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &arguments)) {
-        fprintf(stderr, "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
-                        "[--columns a,b] [--batch-rows N] [--append] [--storage 2.1|2.2]\n");
+        fprintf(
+            stderr,
+            "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
+            "[--columns a,b] [--batch-rows N] [--descriptions] [--append] [--storage 2.1|2.2]\n");
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;

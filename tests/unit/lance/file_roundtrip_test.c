@@ -114,9 +114,10 @@ static lake_status read_field(struct fixture *f, struct lance_file *file, size_t
                               struct lake_error *err)
 {
     struct lance_field_reader *reader = NULL;
-    int32_t column = (int32_t)field;
+    struct lance_column_source source = {file, (int32_t)field};
+    struct lance_column_source sources[] = {source, source}; /* a parent and its leaf */
     lake_status status =
-        lance_field_reader_new(file, &f->schema.fields[field], &column, NULL, &reader, err);
+        lance_field_reader_new(&f->schema.fields[field], sources, false, NULL, &reader, err);
     if (status == LAKE_OK)
         status = lance_field_reader_read(reader, start, count, out, err);
     lance_field_reader_free(reader);
@@ -319,10 +320,10 @@ static void strings_beyond_32_bit_offsets_are_a_typed_error_not_a_crash(void **s
                               .row_count = COUNT,
                               .columns = &column,
                               .column_count = 1};
-    int32_t zero = 0;
+    struct lance_column_source source = {&file, 0};
     struct lance_field_reader *reader = NULL;
     assert_int_equal(
-        lance_field_reader_new(&file, &f->schema.fields[1], &zero, NULL, &reader, &err), LAKE_OK);
+        lance_field_reader_new(&f->schema.fields[1], &source, false, NULL, &reader, &err), LAKE_OK);
     assert_int_equal(lance_field_reader_read(reader, 0, COUNT, &array, &err),
                      LAKE_RESOURCE_EXHAUSTED);
     assert_int_equal(lance_field_reader_read(reader, 5, 3, &array, &err), LAKE_OK);

@@ -183,10 +183,10 @@ static void a_writer_refuses_what_it_does_not_keep_up(void **state)
     }
 }
 
-static void storage_versions_other_than_2_1_and_2_2_are_refused(void **state)
+static void storage_versions_other_than_2_0_to_2_2_are_refused(void **state)
 {
     (void)state;
-    static const char *const versions[] = {"2.0", "2.3", "0.1", "stable", "3.0", "2.10"};
+    static const char *const versions[] = {"2.3", "0.1", "stable", "3.0", "2.10"};
     struct draft draft;
     for (size_t i = 0; i < BASE_ARRAY_LEN(versions); i++) {
         draft_init(&draft);
@@ -200,7 +200,7 @@ static void storage_versions_other_than_2_1_and_2_2_are_refused(void **state)
     draft.pb.data_format = NULL;
     draft.file.has_file_major_version = draft.file.has_file_minor_version = true;
     draft.file.file_major_version = 2;
-    draft.file.file_minor_version = 0;
+    draft.file.file_minor_version = 3;
     assert_draft(&draft, LAKE_UNIMPLEMENTED);
     draft.file.file_minor_version = 1;
     assert_draft(&draft, LAKE_OK);
@@ -347,7 +347,7 @@ int main(void)
         cmocka_unit_test(sections_at_offset_zero_are_kept),
         cmocka_unit_test(unknown_reader_flags_are_refused_by_number),
         cmocka_unit_test(a_writer_refuses_what_it_does_not_keep_up),
-        cmocka_unit_test(storage_versions_other_than_2_1_and_2_2_are_refused),
+        cmocka_unit_test(storage_versions_other_than_2_0_to_2_2_are_refused),
         cmocka_unit_test(contents_that_contradict_the_format_are_refused),
         cmocka_unit_test(damaged_files_are_errors),
         cmocka_unit_test(fields_that_are_not_known_are_carried_over),
