@@ -20,6 +20,14 @@ static uint32_t control_width(uint32_t bits)
     return bits <= 16 ? 2 : 4;
 }
 
+/* Items of fixed-size lists that are all one value, or all null, have no bytes of their own. */
+static bool is_constant_items(const struct lance_leaf_type *type, const struct lance_encoding *node)
+{
+    return type->kind == LANCE_LEAF_FSL && node != NULL && node->kind == LANCE_ENCODING_CONSTANT &&
+           type->item_bits >= 8 &&
+           (node->bytes.size == 0 || node->bytes.size == type->item_bits / 8);
+}
+
 /* Bytes of one fixed value: items and, for fixed-size lists, their validity in front. */
 static lake_status fixed_value_bytes(const struct lance_leaf_type *type,
                                      const struct lance_encoding *node, uint64_t declared_bits,
@@ -28,6 +36,7 @@ static lake_status fixed_value_bytes(const struct lance_leaf_type *type,
     uint64_t bytes = type->item_bits == 1 && type->kind == LANCE_LEAF_FIXED
                          ? 1
                          : (type->items * type->item_bits + 7) / 8;
+    uint64_t item_bytes = bytes;
     for (uint32_t depth = 0; depth < type->fsl_depth; depth++, node = node->values) {
         if (node == NULL || node->kind != LANCE_ENCODING_FIXED_SIZE_LIST ||
             node->items != type->fsl_sizes[depth])
@@ -38,7 +47,10 @@ static lake_status fixed_value_bytes(const struct lance_leaf_type *type,
     if (type->kind == LANCE_LEAF_PACKED && node != NULL &&
         node->kind == LANCE_ENCODING_PACKED_STRUCT)
         node = node->values;
-    if (node == NULL || node->kind != LANCE_ENCODING_FLAT)
+    bool constant = is_constant_items(type, node);
+    if (constant)
+        bytes -= item_bytes;
+    if (node == NULL || (node->kind != LANCE_ENCODING_FLAT && !constant))
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "fixed-width values encoded as %s in a full-zip "
                          "page",
@@ -155,6 +167,21 @@ static uint64_t row_offset(const struct lance_leaf_reader *reader, uint64_t row)
 
 /* ---- values ---- */
 
+static lake_status append_constant_row(const struct lance_encoding *node,
+                                       struct lance_leaf_values *out, struct lake_error *err)
+{
+    size_t width = (size_t)out->type->item_bits / 8;
+    uint8_t *to;
+    lake_status status = lance_leaf_values_reserve(out, 1, &to, err);
+    if (status != LAKE_OK)
+        return status;
+    memset(to, 0, lance_leaf_row_bytes(out->type));
+    for (uint64_t i = 0; node->bytes.size > 0 && i < out->type->items; i++)
+        memcpy(to + i * width, node->bytes.data, width);
+    lance_leaf_values_grew(out, 1);
+    return LAKE_OK;
+}
+
 /* One row of fixed-size lists: validity bytes of each nullable layer, then the items. */
 static lake_status append_fsl_row(const struct lance_encoding *node, const uint8_t *at,
                                   struct lance_leaf_values *out, struct lake_error *err)
@@ -173,6 +200,8 @@ static lake_status append_fsl_row(const struct lance_encoding *node, const uint8
         if (status != LAKE_OK)
             return status;
     }
+    if (node->kind == LANCE_ENCODING_CONSTANT)
+        return append_constant_row(node, out, err);
     return lance_leaf_append_flat(out, at, 1, err);
 }
 
@@ -349,7 +378,12 @@ static lake_status read_entries(struct lance_leaf_reader *reader, struct lake_by
 static bool is_plain(const struct lance_leaf_reader *reader)
 {
     const struct lance_leaf_type *type = &reader->type;
-    return reader->control_bytes == 0 && reader->row_index_width == 0 && type->item_bits >= 8 &&
+    const struct lance_encoding *node = reader->layout.values;
+    for (; node != NULL && node->kind == LANCE_ENCODING_FIXED_SIZE_LIST; node = node->values)
+        if (node->has_validity)
+            return false;
+    return node != NULL && node->kind == LANCE_ENCODING_FLAT && reader->control_bytes == 0 &&
+           reader->row_index_width == 0 && type->item_bits >= 8 &&
            type->kind != LANCE_LEAF_PACKED &&
            reader->stride_bytes == type->items * (type->item_bits / 8);
 }
@@ -384,8 +418,11 @@ static lake_status full_zip_read(struct lance_leaf_reader *reader, uint64_t row,
 {
     lake_status status = LAKE_OK;
     uint64_t end = row + count;
-    if (reader->control_bytes + reader->stride_bytes == 0 && reader->row_index_width == 0)
-        return lance_leaf_values_append_zeros(&reader->values, count, err);
+    if (reader->control_bytes + reader->stride_bytes == 0 && reader->row_index_width == 0) {
+        for (; status == LAKE_OK && row < end; row++)
+            status = append_fixed(reader->layout.values, NULL, &reader->values, err);
+        return status;
+    }
     if (is_plain(reader))
         return read_plain(reader, row, count, err);
     while (status == LAKE_OK && row < end) {
