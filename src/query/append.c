@@ -263,10 +263,11 @@ static void cancel_put(void *context)
 }
 
 /* A client that stops sending holds a worker no longer than an append may take. */
-static void end_overdue(void *context, uint32_t times)
+static int64_t end_overdue(void *context, uint32_t times)
 {
     (void)times;
     rpc_call_abort(context, LAKE_DEADLINE_EXCEEDED);
+    return APPEND_DEADLINE_MS;
 }
 
 static lake_status relay_watched(struct append *append, struct rpc_payload *first,

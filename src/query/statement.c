@@ -6,9 +6,10 @@
 
 #include <string.h>
 
-#define PREPARED_LIFE_MS (24LL * 3600 * 1000)
-#define SLOW_MS          5
-#define MESSAGE_BYTES    ((size_t)8 * 1024 * 1024)
+#define PREPARED_LIFE_MS  (24LL * 3600 * 1000)
+#define SLOW_MS           50 /* no rows in this time: the client gets the schema alone */
+#define OVERDUE_REPEAT_MS 1000
+#define MESSAGE_BYTES     ((size_t)8 * 1024 * 1024)
 
 lake_status query_audience(struct query_server *server, char out[128], struct lake_error *err)
 {
@@ -211,19 +212,29 @@ static void interrupt(void *query)
     sql_query_interrupt(query);
 }
 
-/* What the watchdog does: ends the engine's work; then, should a slow reader hold a send, the call.
- */
-struct overdue {
+struct running {
     struct sql_query *query;
     struct rpc_call *call;
+    int64_t timeout_ms;
 };
 
-static void end_overdue(void *context, uint32_t times)
+/* What the watchdog does: sends the schema of a statement whose first rows take a while; when its
+ * time is over it ends the engine's work, then, should a slow reader hold a send, the call. */
+enum {
+    LOOK_SLOW,
+    LOOK_OVERDUE
+};
+static int64_t look_at_statement(void *context, uint32_t times)
 {
-    struct overdue *overdue = context;
-    sql_query_interrupt(overdue->query);
-    if (times > 0)
-        rpc_call_abort(overdue->call, LAKE_DEADLINE_EXCEEDED);
+    struct running *running = context;
+    if (times == LOOK_SLOW) {
+        rpc_call_flush(running->call);
+        return BASE_MAX(running->timeout_ms - SLOW_MS, 0);
+    }
+    sql_query_interrupt(running->query);
+    if (times > LOOK_OVERDUE)
+        rpc_call_abort(running->call, LAKE_DEADLINE_EXCEEDED);
+    return OVERDUE_REPEAT_MS;
 }
 
 static lake_status stream_batches(struct flight_sender sender, struct sql_query *query,
@@ -254,16 +265,10 @@ static lake_status stream_batches(struct flight_sender sender, struct sql_query 
     return status;
 }
 
-/* A statement that takes a while to its first rows: the client gets the schema now. */
-static void send_schema(void *call)
-{
-    (void)rpc_call_flush(call, NULL); /* a client that is gone shows at the next send */
-}
-
 /* CancelFlightInfo: the engine stops, and a send that a slow reader holds fails. */
 static void cancel_run(void *context)
 {
-    struct overdue *running = context;
+    struct running *running = context;
     sql_query_interrupt(running->query);
     rpc_call_abort(running->call, LAKE_CANCELLED);
 }
@@ -275,21 +280,20 @@ static lake_status run_watched(struct query_server *server, struct rpc_call *cal
     struct sql_query *query = plan->query;
     struct query_run run;
     struct query_watch watch;
-    struct overdue overdue = {query, call};
+    struct running running = {query, call, (int64_t)server->options.execution_timeout_ms};
     lake_status status =
-        query_running_add(server->running, &run, sealed_ticket, cancel_run, &overdue, err);
+        query_running_add(server->running, &run, sealed_ticket, cancel_run, &running, err);
     if (status != LAKE_OK)
         return status;
-    query_watchdog_add(server->watchdog, &watch, (int64_t)server->options.execution_timeout_ms,
-                       end_overdue, &overdue);
+    query_watchdog_add(server->watchdog, &watch, BASE_MIN(SLOW_MS, running.timeout_ms),
+                       look_at_statement, &running);
     rpc_call_on_cancel(call, interrupt, query);
-    sql_query_on_slow(query, SLOW_MS, send_schema, call);
     status =
         stream_batches(query_result_record(&plan->result, flight_sender_of_call(call)), query, err);
     query_result_recorded(&plan->result, status == LAKE_OK);
     rpc_call_on_cancel(call, NULL, NULL);
     query_running_remove(server->running, &run);
-    bool expired = query_watchdog_remove(server->watchdog, &watch);
+    bool expired = query_watchdog_remove(server->watchdog, &watch) > LOOK_OVERDUE;
     if (status != LAKE_OK && expired)
         return lake_fail(err, LAKE_DEADLINE_EXCEEDED,
                          "the statement ran longer than %llu ms (LAKE_QUERY_EXECUTION_TIMEOUT_MS)",

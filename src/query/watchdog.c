@@ -2,10 +2,8 @@
 
 #include <time.h>
 
-#define REPEAT_US 1000000
-
 struct query_watchdog {
-    pthread_mutex_t lock; /* guards everything below, and every watch; held while `expire` runs */
+    pthread_mutex_t lock; /* guards everything below, and every watch; held while `look` runs */
     pthread_cond_t changed;
     pthread_t thread;
     struct query_watch list; /* circular, in no order: there are at most as many as permits */
@@ -13,16 +11,14 @@ struct query_watchdog {
     bool stopping;
 };
 
-static void expire_due(struct query_watchdog *watchdog, int64_t now_us, int64_t *next_us)
+static void look_at_due(struct query_watchdog *watchdog, int64_t now_us, int64_t *next_us)
 {
     struct query_watch *head = &watchdog->list;
     *next_us = INT64_MAX;
     for (struct query_watch *watch = head->next; watch != head; watch = watch->next) {
-        if (watch->expires_us <= now_us) {
-            watch->expire(watch->context, watch->times++);
-            watch->expires_us = now_us + REPEAT_US;
-        }
-        *next_us = BASE_MIN(*next_us, watch->expires_us);
+        if (watch->due_us <= now_us)
+            watch->due_us = now_us + watch->look(watch->context, watch->times++) * 1000;
+        *next_us = BASE_MIN(*next_us, watch->due_us);
     }
 }
 
@@ -31,7 +27,7 @@ static void *watch_loop(void *context)
     struct query_watchdog *watchdog = context;
     pthread_mutex_lock(&watchdog->lock);
     while (!watchdog->stopping) {
-        expire_due(watchdog, base_clock_monotonic_us(), &watchdog->awake_us);
+        look_at_due(watchdog, base_clock_monotonic_us(), &watchdog->awake_us);
         if (watchdog->awake_us == INT64_MAX) {
             pthread_cond_wait(&watchdog->changed, &watchdog->lock);
             continue;
@@ -83,12 +79,11 @@ void query_watchdog_free(struct query_watchdog *watchdog)
 }
 
 void query_watchdog_add(struct query_watchdog *watchdog, struct query_watch *watch,
-                        int64_t timeout_ms, void (*expire)(void *context, uint32_t times),
-                        void *context)
+                        int64_t first_ms, query_watch_function look, void *context)
 {
     *watch = (struct query_watch){
-        .expires_us = base_clock_monotonic_us() + timeout_ms * 1000,
-        .expire = expire,
+        .due_us = base_clock_monotonic_us() + first_ms * 1000,
+        .look = look,
         .context = context,
     };
     pthread_mutex_lock(&watchdog->lock);
@@ -96,21 +91,21 @@ void query_watchdog_add(struct query_watchdog *watchdog, struct query_watch *wat
     watch->previous = &watchdog->list;
     watch->next->previous = watch;
     watchdog->list.next = watch;
-    /* Most statements end long before the first of their predecessors would have expired: the
+    /* Most statements end before the first of their predecessors would have been looked at: the
      * thread sleeps on. */
-    if (watch->expires_us < watchdog->awake_us) {
-        watchdog->awake_us = watch->expires_us;
+    if (watch->due_us < watchdog->awake_us) {
+        watchdog->awake_us = watch->due_us;
         pthread_cond_signal(&watchdog->changed);
     }
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-bool query_watchdog_remove(struct query_watchdog *watchdog, struct query_watch *watch)
+uint32_t query_watchdog_remove(struct query_watchdog *watchdog, struct query_watch *watch)
 {
     pthread_mutex_lock(&watchdog->lock);
     watch->previous->next = watch->next;
     watch->next->previous = watch->previous;
-    bool expired = watch->times > 0;
+    uint32_t times = watch->times;
     pthread_mutex_unlock(&watchdog->lock);
-    return expired;
+    return times;
 }

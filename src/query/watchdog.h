@@ -1,4 +1,4 @@
-/* Execution time (ADM-1, ADM-3): calls a function when a statement has run for too long. */
+/* Execution time (ADM-1, ADM-3): calls a function when a statement has run for a while. */
 #ifndef QUERY_WATCHDOG_H
 #define QUERY_WATCHDOG_H
 
@@ -6,22 +6,24 @@
 
 struct query_watchdog;
 
+/* Runs on the watchdog's thread and must not block. `times` is how often it has run for this watch;
+ * it returns in how many milliseconds it runs again. */
+typedef int64_t (*query_watch_function)(void *context, uint32_t times);
+
 struct query_watch { /* owned by the watched thread, on its stack */
     struct query_watch *previous, *next;
-    int64_t expires_us; /* monotonic */
-    void (*expire)(void *context, uint32_t times);
+    int64_t due_us; /* monotonic */
+    query_watch_function look;
     void *context;
-    uint32_t times; /* that it has expired */
+    uint32_t times; /* that it has been looked at */
 };
 
 lake_status query_watchdog_new(struct query_watchdog **out, struct lake_error *err);
 void query_watchdog_free(struct query_watchdog *watchdog); /* when nothing is watched */
-/* `expire` runs on the watchdog's thread when the time is up (times 0), and again each second after
- * that until the watch is removed, so that it can become harsher. It must not block. */
+/* `look` runs first in `first_ms`, and then whenever it says, until the watch is removed. */
 void query_watchdog_add(struct query_watchdog *watchdog, struct query_watch *watch,
-                        int64_t timeout_ms, void (*expire)(void *context, uint32_t times),
-                        void *context);
-/* True when it had expired. After it `expire` no longer runs. */
-bool query_watchdog_remove(struct query_watchdog *watchdog, struct query_watch *watch);
+                        int64_t first_ms, query_watch_function look, void *context);
+/* How often `look` has run; from here on it does not. */
+uint32_t query_watchdog_remove(struct query_watchdog *watchdog, struct query_watch *watch);
 
 #endif

@@ -588,7 +588,18 @@ lake_status rpc_call_set_header(struct rpc_call *call, const char *name, struct 
     return LAKE_OK;
 }
 
-/* Gives `message` to gRPC, after the one before it. Takes it over. */
+/* Gives the message in `sending` to gRPC; the call is OP_PENDING already. */
+static void start_send(struct rpc_call *call)
+{
+    grpc_op ops[2];
+    size_t count = add_headers_op(call, ops, 0);
+    count = add_message_op(ops, count, call->sending);
+    if (!rpc_server_start_batch(call, ops, count, &call->send)) {
+        on_send(call, false);
+    }
+}
+
+/* Sends `message` after the one before it. Takes it over. */
 static lake_status send_now(struct rpc_call *call, grpc_byte_buffer *message,
                             struct lake_error *err)
 {
@@ -600,27 +611,27 @@ static lake_status send_now(struct rpc_call *call, grpc_byte_buffer *message,
         grpc_byte_buffer_destroy(message);
         return status;
     }
-    call->sending = message;
-    grpc_op ops[2];
-    size_t count = add_headers_op(call, ops, 0);
-    count = add_message_op(ops, count, message);
     pthread_mutex_lock(&call->mutex);
+    call->sending = message;
     call->send_state = OP_PENDING;
     pthread_mutex_unlock(&call->mutex);
-    if (!rpc_server_start_batch(call, ops, count, &call->send)) {
-        pthread_mutex_lock(&call->mutex);
-        call->send_state = OP_DONE;
-        call->send_ok = false;
-        pthread_mutex_unlock(&call->mutex);
-    }
+    start_send(call);
     return LAKE_OK;
 }
 
-static lake_status send_held(struct rpc_call *call, struct lake_error *err)
+void rpc_call_flush(struct rpc_call *call)
 {
-    grpc_byte_buffer *message = call->held;
-    call->held = NULL;
-    return message != NULL ? send_now(call, message, err) : LAKE_OK;
+    pthread_mutex_lock(&call->mutex);
+    bool held = call->held != NULL;
+    if (held) { /* the first message: none is on its way */
+        call->sending = call->held;
+        call->held = NULL;
+        call->send_state = OP_PENDING;
+    }
+    pthread_mutex_unlock(&call->mutex);
+    if (held) {
+        start_send(call);
+    }
 }
 
 static lake_status new_message(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
@@ -633,9 +644,7 @@ static lake_status new_message(struct rpc_call *call, struct rpc_part *parts, si
             lake_fail(err, LAKE_FAILED_PRECONDITION, "the reply's last message was already sent");
     }
     if (status == LAKE_OK) {
-        status = send_held(call, err);
-    }
-    if (status == LAKE_OK) {
+        rpc_call_flush(call);
         *out = message;
     } else if (message != NULL) {
         grpc_byte_buffer_destroy(message);
@@ -653,15 +662,12 @@ lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t 
     }
     if (!call->sent_one) {
         call->sent_one = true;
+        pthread_mutex_lock(&call->mutex);
         call->held = message; /* maybe the only one: then it goes out with the status */
+        pthread_mutex_unlock(&call->mutex);
         return LAKE_OK;
     }
     return send_now(call, message, err);
-}
-
-lake_status rpc_call_flush(struct rpc_call *call, struct lake_error *err)
-{
-    return send_held(call, err);
 }
 
 lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
@@ -683,10 +689,7 @@ lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, boo
         *end = true;
         return LAKE_OK;
     }
-    lake_status status = send_held(call, err); /* the client may wait for it before it goes on */
-    if (status != LAKE_OK) {
-        return status;
-    }
+    rpc_call_flush(call); /* the client may wait for it before it goes on */
     pthread_mutex_lock(&call->mutex);
     bool idle = call->receive_state == OP_IDLE;
     pthread_mutex_unlock(&call->mutex);
@@ -718,7 +721,7 @@ lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, boo
     }
     call->taken = true;
     *end = false;
-    status = rpc_payload_gather(message, out, err);
+    lake_status status = rpc_payload_gather(message, out, err);
     grpc_byte_buffer_destroy(message);
     return status;
 }

@@ -131,7 +131,7 @@ lake_status rpc_channel_open(const struct rpc_channel_options *options, struct r
     if (channel == NULL) {
         return base_fail_no_memory(err, sizeof(*channel));
     }
-    rpc_core_acquire();
+    rpc_core_start();
     atomic_init(&channel->references, 1);
     atomic_init(&channel->used_us, base_clock_monotonic_us());
     pthread_mutex_init(&channel->mutex, NULL);
@@ -192,7 +192,6 @@ void rpc_channel_unref(struct rpc_channel *channel)
     pthread_mutex_destroy(&channel->mutex);
     base_free(channel->target);
     base_free(channel);
-    rpc_core_release();
 }
 
 static grpc_completion_queue *queue_take(struct rpc_channel *channel)

@@ -11,7 +11,7 @@
 
 /* ---- start and end ---- */
 
-static pthread_once_t log_once = PTHREAD_ONCE_INIT;
+static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 
 /* Every failed handshake is an "error" to gRPC, also one of a passing port scanner. What matters
  * comes back as the status of a call. */
@@ -24,27 +24,20 @@ static void log_from_grpc(gpr_log_func_args *args)
              file != NULL ? file + 1 : args->file, "line", line, NULL);
 }
 
-static void install_log(void)
+static void start(void)
 {
-    gpr_set_log_function(log_from_grpc);
-}
-
-void rpc_core_acquire(void)
-{
-    pthread_once(&log_once, install_log);
     sigset_t all;
     sigset_t old;
+    gpr_set_log_function(log_from_grpc);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     grpc_init();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-void rpc_core_release(void)
+void rpc_core_start(void)
 {
-    /* The plain grpc_shutdown cleans up on a detached thread, which races with the process's end.
-     */
-    grpc_shutdown_blocking();
+    pthread_once(&start_once, start);
 }
 
 /* ---- slices and metadata ---- */

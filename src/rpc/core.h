@@ -18,10 +18,10 @@ void __tsan_release(void *address);
 #define RPC_TAKE_OVER(address) ((void)(address))
 #endif
 
-/* gRPC is up between the first acquire and the last release. Signals stay blocked in the threads
- * that it starts, so that the program's own handling of them is undisturbed (F11). */
-void rpc_core_acquire(void);
-void rpc_core_release(void);
+/* Starts gRPC, which then stays up until the process ends: its own shutdown waits as long as 10 s
+ * for the poller that it starts when a socket is full. Signals stay blocked in the threads that it
+ * starts, so that the program's own handling of them is undisturbed (F11). */
+void rpc_core_start(void);
 
 struct lake_str rpc_slice_view(const grpc_slice *slice); /* lives as long as `*slice` stays put */
 struct lake_str rpc_metadata_find(const grpc_metadata_array *metadata, const char *name);

@@ -145,11 +145,11 @@ lake_status rpc_call_receive(struct rpc_call *call, struct rpc_payload *out, boo
  * DEADLINE_EXCEEDED when the client no longer wants the reply. */
 lake_status rpc_call_send(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                           struct lake_error *err);
-/* Sends the first message now, should it still be held back to leave with the next one: for a
- * handler that will take a while before it has more. */
-lake_status rpc_call_flush(struct rpc_call *call, struct lake_error *err);
-/* The same for a message that is known to be the last: it leaves together with the status, once the
- * handler has returned OK; an error discards it. */
+/* Sends the first message now, should it still be held back to leave with the next one: when it
+ * will take a while before there is more. Never waits. Thread-safe while the handler runs. */
+void rpc_call_flush(struct rpc_call *call);
+/* Like rpc_call_send, for a message that is known to be the last: it leaves together with the
+ * status, once the handler has returned OK; an error discards it. */
 lake_status rpc_call_send_last(struct rpc_call *call, struct rpc_part *parts, size_t part_count,
                                struct lake_error *err);
 

@@ -159,7 +159,7 @@ lake_status rpc_server_new(const struct rpc_server_options *options, struct rpc_
     if (server == NULL) {
         return base_fail_no_memory(err, sizeof(*server));
     }
-    rpc_core_acquire();
+    rpc_core_start();
     server->options = *options;
     server->parsed = address;
     server->shutdown = (struct server_op){.event = EVENT_SHUTDOWN};
@@ -488,5 +488,4 @@ void rpc_server_free(struct rpc_server *server)
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->mutex);
     base_free(server);
-    rpc_core_release();
 }

@@ -82,6 +82,8 @@ struct rpc_call {
     enum op_state send_state;
     bool receive_ok;
     bool send_ok;
+    grpc_byte_buffer *held;    /* the first message, until the call goes on */
+    grpc_byte_buffer *sending; /* gRPC's while SEND is pending */
     bool notify_running;
     void (*notify)(void *context);
     void *notify_context;
@@ -90,17 +92,15 @@ struct rpc_call {
     grpc_byte_buffer *received;
 
     /* The handler's own. */
-    bool started; /* the first message has come */
-    bool taken;   /* the handler has received one */
-    bool ended;   /* the client has finished sending */
-    bool headers_sent;
+    bool started;       /* the first message has come */
+    bool taken;         /* the handler has received one */
+    bool ended;         /* the client has finished sending */
+    bool headers_sent;  /* of whoever sends the first message */
     bool close_started; /* CLOSE was asked for */
     bool sent_one;
     bool closed; /* the last message was given */
     grpc_metadata reply_headers[SERVER_REPLY_HEADERS_MAX];
     size_t reply_header_count;
-    grpc_byte_buffer *sending;
-    grpc_byte_buffer *held; /* the first one, until the call goes on */
     grpc_byte_buffer *last; /* goes out with the status, if that is OK */
     pthread_t thread;       /* the one that runs the handler */
     int64_t queued_us;      /* when it began to wait for a worker; 0: not at all */

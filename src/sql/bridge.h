@@ -89,9 +89,6 @@ struct sql_bridge_batch_limits {
 lake_status sql_bridge_next(struct sql_bridge_query *query,
                             const struct sql_bridge_batch_limits *limits, struct ArrowArray *out,
                             bool *end, struct lake_error *err);
-/* As sql_query_on_slow. */
-void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
-                        void (*on_slow)(void *context), void *context);
 bool sql_bridge_rewind(struct sql_bridge_query *query); /* as sql_query_rewind */
 void sql_bridge_interrupt(struct sql_bridge_query *query);
 void sql_bridge_query_free(struct sql_bridge_query *query);

@@ -39,9 +39,6 @@ struct sql_bridge_query {
     unordered_map<idx_t, const shared_ptr<ArrowTypeExtensionData>> extensions;
     ClientProperties properties;
     atomic<bool> cancelled{false};
-    int64_t slow_ms = 0;
-    void (*on_slow)(void *context) = nullptr; /* nobody wants to know */
-    void *slow_context = nullptr;
 };
 
 namespace
@@ -169,7 +166,7 @@ void AddRowBytes(Vector &vector_in, idx_t count, vector<uint64_t> &out)
     }
 }
 
-/* True when the result ended in an error, which `err` then holds. */
+/* The status of an error that ended the result. */
 lake_status ResultStatus(sql_bridge_query &query, const ErrorData &error, struct lake_error *err)
 {
     if (query.cancelled) {
@@ -181,6 +178,10 @@ lake_status ResultStatus(sql_bridge_query &query, const ErrorData &error, struct
             *err = scan_error;
         }
         return scan_error.code;
+    }
+    if (error.Type() == ExceptionType::INTERRUPT) { /* see CheckEngineThreads */
+        return lake_fail(err, LAKE_INTERNAL,
+                         "a thread of the engine failed; run the statement again to see why");
     }
     return Fail(err, error);
 }
@@ -208,10 +209,8 @@ class Waiter
 };
 
 /* Runs the statement's tasks here, beside the engine's threads, until it has rows. */
-void RunToRows(sql_bridge_query &query, PendingQueryResult &pending)
+void RunToRows(PendingQueryResult &pending)
 {
-    auto slow_at_us = base_clock_monotonic_us() + query.slow_ms * 1000;
-    auto tell = query.on_slow != nullptr;
     Waiter waiter;
     while (true) {
         auto state = pending.ExecuteTask();
@@ -223,31 +222,45 @@ void RunToRows(sql_bridge_query &query, PendingQueryResult &pending)
         } else {
             waiter.Wait();
         }
-        if (tell && base_clock_monotonic_us() >= slow_at_us) {
-            query.on_slow(query.slow_context);
-            tell = false;
-        }
+    }
+}
+
+/* An engine thread that fails interrupts all work on the statement, and this thread may see the
+ * interrupt before the failure: throws what it was. */
+void CheckEngineThreads(ClientContext &context)
+{
+    auto &executor = context.GetExecutor();
+    if (executor.HasError()) {
+        executor.GetError().Throw();
     }
 }
 
 /* The same, until its next chunk can be fetched or it has ended. */
-void RunToChunk(QueryResult &result)
+void RunToChunk(ClientContext &context, QueryResult &result)
 {
     if (result.type != QueryResultType::STREAM_RESULT) {
         return;
     }
     auto &stream = result.Cast<StreamQueryResult>();
     Waiter waiter;
-    while (stream.IsOpen()) {
-        auto state = stream.ExecuteTask();
-        if (StreamQueryResult::IsChunkReady(state)) {
-            return;
+    try {
+        while (stream.IsOpen()) {
+            auto state = stream.ExecuteTask();
+            if (state == StreamExecutionResult::CHUNK_READY && !stream.HasError()) {
+                CheckEngineThreads(context);
+            }
+            if (StreamQueryResult::IsChunkReady(state)) {
+                return;
+            }
+            if (state == StreamExecutionResult::CHUNK_NOT_READY) {
+                waiter.Reset();
+            } else {
+                waiter.Wait();
+            }
         }
-        if (state == StreamExecutionResult::CHUNK_NOT_READY) {
-            waiter.Reset();
-        } else {
-            waiter.Wait();
-        }
+    } catch (InterruptException &) {
+        CheckEngineThreads(context);
+        throw;
     }
 }
 
@@ -262,7 +275,7 @@ lake_status Start(sql_bridge_query &query, struct lake_error *err)
     if (query.cancelled) {
         return lake_fail(err, LAKE_CANCELLED, "the statement was cancelled");
     }
-    RunToRows(query, *pending);
+    RunToRows(*pending);
     if (pending->HasError()) {
         return ResultStatus(query, pending->GetErrorObject(), err);
     }
@@ -277,7 +290,11 @@ lake_status Start(sql_bridge_query &query, struct lake_error *err)
 lake_status FillChunk(sql_bridge_query &query, struct lake_error *err)
 {
     while (!query.ended && (!query.chunk || query.chunk_row == query.chunk->size())) {
-        RunToChunk(*query.result);
+        try {
+            RunToChunk(*query.connection.context, *query.result);
+        } catch (std::exception &failure) {
+            return ResultStatus(query, ErrorData(failure), err);
+        }
         if (!query.result->HasError()) {
             query.chunk = query.result->FetchRaw();
             query.chunk_row = 0;
@@ -417,7 +434,6 @@ bool Rewind(sql_bridge_query &query)
     query.chunk.reset();
     query.chunk_row = 0;
     query.ended = false;
-    query.on_slow = nullptr;
     DropStates(plan->Root());
     return true;
 }
@@ -493,14 +509,6 @@ lake_status sql_bridge_next(struct sql_bridge_query *query,
     auto status = Guarded(err, [&] { return Next(*query, *limits, out, end, err); });
     query->failed = query->failed || status != LAKE_OK;
     return status;
-}
-
-void sql_bridge_on_slow(struct sql_bridge_query *query, int64_t slow_ms,
-                        void (*on_slow)(void *context), void *context)
-{
-    query->slow_ms = slow_ms;
-    query->on_slow = on_slow;
-    query->slow_context = context;
 }
 
 bool sql_bridge_rewind(struct sql_bridge_query *query)

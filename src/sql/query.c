@@ -159,12 +159,6 @@ lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool
     return sql_bridge_next(query->bridge, &query->limits, out, end, err);
 }
 
-void sql_query_on_slow(struct sql_query *query, int64_t slow_ms, void (*on_slow)(void *context),
-                       void *context)
-{
-    sql_bridge_on_slow(query->bridge, slow_ms, on_slow, context);
-}
-
 bool sql_query_rewind(struct sql_query *query)
 {
     return sql_bridge_rewind(query->bridge);

@@ -99,10 +99,6 @@ const struct ArrowSchema *sql_query_schema(const struct sql_query *query);
  * RESOURCE_EXHAUSTED out of memory. */
 lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool *end,
                            struct lake_error *err);
-/* Before the first sql_query_next: should that not have a batch within `slow_ms`, it calls
- * `on_slow` once, on its own thread, and goes on: time to tell a client that its statement runs. */
-void sql_query_on_slow(struct sql_query *query, int64_t slow_ms, void (*on_slow)(void *context),
-                       void *context);
 /* Makes a query that ran to its end, or not at all, run once more from its start, without planning:
  * true. False when it has to be prepared anew: it failed, was interrupted or left early, or the
  * same statement on the same tables may give other rows the next time (now(), random()). */

@@ -324,6 +324,18 @@ def test_a_pin_to_a_dropped_table_never_reads_the_new_one(server):
     assert flight_sql.query(client, "SELECT id FROM pins.again") == [{"id": 77}]
 
 
+def test_a_long_statement_says_its_schema_within_a_second(server):
+    client = flight.connect(f"grpc://{server.address}")
+    sql = ("SELECT count(*) AS n FROM range(1000000) a, range(1000000) b "
+           "WHERE (a.range * b.range) % 7 = 8")
+    ticket = flight_sql.info(client, sql).endpoints[0].ticket
+    started = time.monotonic()
+    reader = client.do_get(ticket)
+    assert reader.schema.names == ["n"]
+    assert time.monotonic() - started < 1
+    reader.cancel()
+
+
 # ---- stopping and dying -------------------------------------------------------------------------------------
 
 

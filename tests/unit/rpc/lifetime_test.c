@@ -106,11 +106,12 @@ static void torn_upload_never_looks_complete(void **state)
     fixture_stop(&f);
 }
 
-static void *cancel_later(void *context)
+static void *receive_one(void *call)
 {
-    base_sleep_ms(50);
-    rpc_client_call_cancel(context);
-    return NULL;
+    struct lake_error err = {0};
+    struct rpc_payload reply = {{NULL, 0}, NULL};
+    bool end = false;
+    return (void *)(intptr_t)rpc_client_call_receive(call, &reply, &end, &err);
 }
 
 static void cancel_from_another_thread_ends_receive(void **state)
@@ -118,17 +119,90 @@ static void cancel_from_another_thread_ends_receive(void **state)
     (void)state;
     struct fixture f;
     fixture_start(&f, NULL, NULL);
-    struct lake_error err = {0};
     struct rpc_client_call *call = call_with(f.channel, "/t.T/Block", "x", INT64_MAX);
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, cancel_later, call), 0);
-    struct rpc_payload reply = {{NULL, 0}, NULL};
-    bool end = false;
-    assert_int_equal(rpc_client_call_receive(call, &reply, &end, &err), LAKE_CANCELLED);
-    pthread_join(thread, NULL);
+    void *result = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, receive_one, call), 0);
+    wait_for(&f.started, 1); /* a call that is cancelled earlier may never reach the server */
+    rpc_client_call_cancel(call);
+    pthread_join(thread, &result);
+    assert_int_equal((intptr_t)result, LAKE_CANCELLED);
     wait_for(&f.notified, 1);
     rpc_client_call_free(call);
     fixture_stop(&f);
+}
+
+struct holding {
+    struct rpc_call *_Atomic call; /* its first message is held */
+    atomic_bool go;
+};
+
+static lake_status handle_hold(struct rpc_call *call, void *context, struct lake_error *err)
+{
+    struct holding *holding = context;
+    struct rpc_part part = copy_of(bytes_of("first"));
+    lake_status status = rpc_call_send(call, &part, 1, err);
+    atomic_store(&holding->call, call);
+    while (!atomic_load(&holding->go)) {
+        base_sleep_ms(1);
+    }
+    part = copy_of(bytes_of("second"));
+    return status == LAKE_OK ? rpc_call_send(call, &part, 1, err) : status;
+}
+
+static void *flush_once_it_is_held(void *context)
+{
+    struct holding *holding = context;
+    while (atomic_load(&holding->call) == NULL) {
+        base_sleep_ms(1);
+    }
+    rpc_call_flush(atomic_load(&holding->call));
+    rpc_call_flush(atomic_load(&holding->call));
+    return NULL;
+}
+
+static void another_thread_sends_the_message_that_is_held(void **state)
+{
+    (void)state;
+    struct lake_error err = {0};
+    struct rpc_authenticator *authenticator = NULL;
+    struct rpc_server *server = NULL;
+    struct rpc_server_options options;
+    struct holding holding = {NULL, false};
+    rpc_server_options_init(&options);
+    options.address = "127.0.0.1:0";
+    assert_ok(rpc_authenticator_new(NULL, NULL, &authenticator, &err), &err);
+    options.authenticator = authenticator;
+    assert_ok(rpc_server_new(&options, &server, &err), &err);
+    assert_ok(rpc_server_add_method(server, "/t.T/Hold", false, handle_hold, &holding, &err), &err);
+    assert_ok(rpc_server_start(server, &err), &err);
+    char target[64];
+    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_server_port(server));
+    struct rpc_channel *channel = channel_to(target, NULL);
+    struct rpc_client_call *call = call_with(channel, "/t.T/Hold", "x", 10000);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, flush_once_it_is_held, &holding), 0);
+    static const char *const expected[] = {"first", "second"};
+    struct rpc_payload reply = {{NULL, 0}, NULL};
+    bool end = false;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(expected); i++) {
+        /* The second is only made once the first is here. */
+        assert_ok(rpc_client_call_receive(call, &reply, &end, &err), &err);
+        assert_false(end);
+        assert_int_equal(reply.bytes.size, strlen(expected[i]));
+        assert_memory_equal(reply.bytes.data, expected[i], reply.bytes.size);
+        rpc_payload_fini(&reply);
+        if (i == 0) {
+            pthread_join(thread, NULL);
+            atomic_store(&holding.go, true);
+        }
+    }
+    assert_ok(rpc_client_call_receive(call, &reply, &end, &err), &err);
+    assert_true(end);
+    rpc_client_call_free(call);
+    rpc_channel_unref(channel);
+    rpc_server_free(server);
+    rpc_authenticator_free(authenticator);
 }
 
 static void passed_deadline_ends_both_sides(void **state)
@@ -509,6 +583,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(vanished_client_is_noticed_within_300_ms),
         cmocka_unit_test(torn_upload_never_looks_complete),
         cmocka_unit_test(cancel_from_another_thread_ends_receive),
+        cmocka_unit_test(another_thread_sends_the_message_that_is_held),
         cmocka_unit_test(passed_deadline_ends_both_sides),
         cmocka_unit_test(aborted_call_fails_on_both_sides),
         cmocka_unit_test(notify_set_after_the_cancellation_runs_at_once),
