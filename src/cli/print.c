@@ -3,6 +3,7 @@
 #include "cli_internal.h"
 
 #include <errno.h>
+#include <lance/lance.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -325,6 +326,8 @@ static lake_status stream_failed(struct ArrowArrayStream *stream, int code, stru
 {
     const char *message = stream->get_last_error(stream);
     lake_status status = lake_query_status(stream);
+    if (status == LAKE_OK)
+        status = lance_scan_stream_status(stream);
     return lake_fail(err, status == LAKE_OK ? base_status_of_errno(code) : status, "%s",
                      message == NULL || message[0] == '\0' ? strerror(code) : message);
 }

@@ -5,6 +5,7 @@
 #ifndef LANCE_ARRAY_BUILD_H
 #define LANCE_ARRAY_BUILD_H
 
+#include "file.h"
 #include "leaf.h"
 #include "levels.h"
 
@@ -28,5 +29,19 @@ lake_status lance_array_of_leaf(struct lance_leaf_values *values, struct lance_l
 /* `length` nulls of any type. */
 lake_status lance_array_of_nulls(const struct ArrowSchema *schema, uint64_t length,
                                  struct ArrowArray *out, struct lake_error *err);
+
+/* ---- gather.c ---- */
+
+/* The rows of `runs`, in any order, also several times, as a new array of type `schema` without
+ * offset. RESOURCE_EXHAUSTED when they need more than 32-bit offsets or a dictionary's indices can
+ * say. */
+lake_status lance_array_take(const struct ArrowSchema *schema, const struct ArrowArray *array,
+                             const struct lance_run *runs, size_t run_count, struct ArrowArray *out,
+                             struct lake_error *err);
+/* The same of several arrays: `sources` says of which one each run is. */
+lake_status lance_array_gather(const struct ArrowSchema *schema,
+                               const struct ArrowArray *const *arrays, size_t array_count,
+                               const struct lance_run *runs, const uint32_t *sources,
+                               size_t run_count, struct ArrowArray *out, struct lake_error *err);
 
 #endif

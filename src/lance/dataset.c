@@ -134,8 +134,8 @@ static lake_status ask_file_for_rows(struct lance_dataset *dataset,
     return LAKE_OK;
 }
 
-static lake_status deleted_rows(struct lance_dataset *dataset, size_t index, uint64_t *out,
-                                struct lake_error *err)
+lake_status lance_dataset_deleted_rows(struct lance_dataset *dataset, size_t index, uint64_t *out,
+                                       struct lake_error *err)
 {
     const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[index];
     struct lance_deletions *deletions = NULL;
@@ -167,7 +167,7 @@ static lake_status count_rows(struct lance_dataset *dataset, struct lake_error *
             status = ask_file_for_rows(dataset, pb->fragments[i], rows, err);
         }
         if (status == LAKE_OK) {
-            status = deleted_rows(dataset, i, &deleted, err);
+            status = lance_dataset_deleted_rows(dataset, i, &deleted, err);
         }
         if (status != LAKE_OK) {
             return status;

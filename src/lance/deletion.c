@@ -275,11 +275,19 @@ static lake_status decode(struct lake_bytes bytes, const LancePb__DeletionFile *
     return LAKE_OK;
 }
 
+void lance_deletion_key(uint64_t fragment_id, const LancePb__DeletionFile *file,
+                        char out[LANCE_DELETION_KEY_BYTES])
+{
+    (void)snprintf(out, LANCE_DELETION_KEY_BYTES,
+                   "_deletions/%" PRIu64 "-%" PRIu64 "-%" PRIu64 ".%s", fragment_id,
+                   file->read_version, file->id, file->file_type == 1 ? "bin" : "arrow");
+}
+
 lake_status lance_deletions_read(struct storage_store *store, uint64_t fragment_id,
                                  const LancePb__DeletionFile *file, uint64_t row_count,
                                  struct lance_deletions **out, struct lake_error *err)
 {
-    char key[128];
+    char key[LANCE_DELETION_KEY_BYTES];
     struct base_buffer bytes;
     struct lance_deletions *deletions = NULL;
     if (file->file_type > 1) {
@@ -287,9 +295,7 @@ lake_status lance_deletions_read(struct storage_store *store, uint64_t fragment_
                          "fragment %" PRIu64 " has a deletion file of the unknown kind %" PRIu32,
                          fragment_id, file->file_type);
     }
-    (void)snprintf(key, sizeof(key), "_deletions/%" PRIu64 "-%" PRIu64 "-%" PRIu64 ".%s",
-                   fragment_id, file->read_version, file->id,
-                   file->file_type == 1 ? "bin" : "arrow");
+    lance_deletion_key(fragment_id, file, key);
     base_buffer_init(&bytes, MAX_FILE_BYTES);
     lake_status status = storage_read_all(store, base_str_of(key), &bytes, err);
     if (status != LAKE_OK) {

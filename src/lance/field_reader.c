@@ -6,8 +6,8 @@
  * many rows, and what is above is thinned out.
  */
 #include "array_build.h"
+#include "blob_read.h"
 #include "file_read.h"
-#include "stored_read.h"
 #include "v20_read.h"
 
 #include <string.h>
@@ -320,29 +320,81 @@ static lake_status build(const struct lance_field_reader *reader, struct node no
         return build_nested(reader, node, layer, out, err);
     struct lance_leaf_reader *leaf = node.leaves[0].reader;
     lake_status status = lance_array_of_leaf(&leaf->values, layer, &leaf->dictionary, out, err);
-    return status != LAKE_OK
-               ? status
-               : lance_stored_load(leaf->file, node.field->stored, reader->blob_descriptions,
-                                   reader->counters, out, err);
+    if (status == LAKE_OK && node.field->stored != LANCE_STORED_PLAIN && !reader->blob_descriptions)
+        status = lance_blobs_load(leaf->file, node.field->stored, reader->counters, out, err);
+    return status;
+}
+
+/* Storage 2.0 has no reader that goes on: each run is an array, and these become one. */
+static lake_status read_v20_runs(struct lance_field_reader *reader, const struct lance_run *runs,
+                                 size_t run_count, struct ArrowArray *out, struct lake_error *err)
+{
+    struct ArrowArray *arrays = base_calloc_array(run_count + 1, sizeof(*arrays));
+    const struct ArrowArray **pointers = base_calloc_array(run_count + 1, sizeof(*pointers));
+    struct lance_run *whole = base_alloc_array(run_count + 1, sizeof(*whole));
+    uint32_t *sources = base_alloc_array(run_count + 1, sizeof(*sources));
+    lake_status status = LAKE_OK;
+    if (arrays == NULL || pointers == NULL || whole == NULL || sources == NULL)
+        status = base_fail_no_memory(err, run_count * sizeof(*arrays));
+    for (size_t i = 0; i < run_count && status == LAKE_OK; i++) {
+        pointers[i] = &arrays[i];
+        whole[i] = (struct lance_run){0, runs[i].count};
+        sources[i] = (uint32_t)i;
+        status = lance_v20_reader_read(reader->v20, runs[i].start, runs[i].count, &arrays[i], err);
+    }
+    if (status == LAKE_OK)
+        status = lance_array_gather(reader->type, pointers, run_count, whole, sources, run_count,
+                                    out, err);
+    for (size_t i = 0; arrays != NULL && i < run_count; i++) {
+        if (arrays[i].release != NULL)
+            arrays[i].release(&arrays[i]);
+    }
+    base_free(arrays);
+    base_free((void *)pointers);
+    base_free(whole);
+    base_free(sources);
+    return status;
+}
+
+static lake_status read_leaf_runs(const struct leaf_slot *leaf, const struct lance_run *runs,
+                                  size_t run_count, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    lance_leaf_reader_start(leaf->reader);
+    for (size_t i = 0; i < run_count && status == LAKE_OK; i++) {
+        uint64_t first, rows;
+        if (!base_u64_mul(runs[i].start, leaf->rows_per_row, &first) ||
+            !base_u64_mul(runs[i].count, leaf->rows_per_row, &rows))
+            return lake_fail(err, LAKE_OUT_OF_RANGE, "more items than can be counted");
+        status = lance_leaf_reader_add(leaf->reader, first, rows, err);
+    }
+    return status;
+}
+
+lake_status lance_field_reader_read_runs(struct lance_field_reader *reader,
+                                         const struct lance_run *runs, size_t run_count,
+                                         struct ArrowArray *out, struct lake_error *err)
+{
+    struct node root = {
+        .field = reader->field, .type = reader->type, .leaves = reader->leaves, .rows_per_row = 1};
+    uint64_t total = 0;
+    lake_status status = LAKE_OK;
+    if (reader->v20 != NULL && run_count == 1)
+        return lance_v20_reader_read(reader->v20, runs[0].start, runs[0].count, out, err);
+    if (reader->v20 != NULL)
+        return read_v20_runs(reader, runs, run_count, out, err);
+    for (size_t i = 0; i < run_count; i++)
+        total += runs[i].count;
+    for (size_t i = 0; status == LAKE_OK && i < reader->leaf_count; i++) {
+        if (reader->leaves[i].reader != NULL)
+            status = read_leaf_runs(&reader->leaves[i], runs, run_count, err);
+    }
+    return status == LAKE_OK ? build(reader, root, total, out, err) : status;
 }
 
 lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t start,
                                     uint64_t count, struct ArrowArray *out, struct lake_error *err)
 {
-    struct node root = {
-        .field = reader->field, .type = reader->type, .leaves = reader->leaves, .rows_per_row = 1};
-    lake_status status = LAKE_OK;
-    if (reader->v20 != NULL)
-        return lance_v20_reader_read(reader->v20, start, count, out, err);
-    for (size_t i = 0; status == LAKE_OK && i < reader->leaf_count; i++) {
-        const struct leaf_slot *leaf = &reader->leaves[i];
-        uint64_t first, rows;
-        if (leaf->reader == NULL)
-            continue;
-        if (!base_u64_mul(start, leaf->rows_per_row, &first) ||
-            !base_u64_mul(count, leaf->rows_per_row, &rows))
-            return lake_fail(err, LAKE_OUT_OF_RANGE, "more items than can be counted");
-        status = lance_leaf_reader_read(leaf->reader, first, rows, err);
-    }
-    return status == LAKE_OK ? build(reader, root, count, out, err) : status;
+    struct lance_run run = {start, count};
+    return lance_field_reader_read_runs(reader, &run, 1, out, err);
 }

@@ -38,6 +38,10 @@ struct lance_column_source {
  * pre-order (lance_field_node_count); after storage 2.0 only those of leaves count. Keeps what it
  * needs between calls (the current page, decoded chunk) so that sequential reads touch each page
  * once. One thread. */
+struct lance_run { /* rows, one after the other */
+    uint64_t start;
+    uint64_t count;
+};
 struct lance_field_reader;
 lake_status lance_field_reader_new(const struct lance_field *field,
                                    const struct lance_column_source *sources,
@@ -48,6 +52,10 @@ void lance_field_reader_free(struct lance_field_reader *reader);
  * Random `start` is allowed; ascending reads are fast. */
 lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t start,
                                     uint64_t count, struct ArrowArray *out, struct lake_error *err);
+/* The rows of several runs, ascending and apart, as one array: reads only what holds them. */
+lake_status lance_field_reader_read_runs(struct lance_field_reader *reader,
+                                         const struct lance_run *runs, size_t run_count,
+                                         struct ArrowArray *out, struct lake_error *err);
 /* Average encoded bytes per row of the field, for sizing batches. */
 uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reader);
 

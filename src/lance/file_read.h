@@ -126,9 +126,11 @@ lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lanc
                                    const bool *layer_is_list, size_t layer_count,
                                    struct lance_read_counters *counters, struct lake_error *err);
 void lance_leaf_reader_fini(struct lance_leaf_reader *reader);
-/* Rows [start, start + count) of the column into values and layers, which are cleared first. */
-lake_status lance_leaf_reader_read(struct lance_leaf_reader *reader, uint64_t start, uint64_t count,
-                                   struct lake_error *err);
+/* Clears values and layers. */
+void lance_leaf_reader_start(struct lance_leaf_reader *reader);
+/* Rows [start, start + count) of the column, put behind those that are there. Ascending. */
+lake_status lance_leaf_reader_add(struct lance_leaf_reader *reader, uint64_t start, uint64_t count,
+                                  struct lake_error *err);
 
 /* For the page layouts. */
 /* Bytes of one of the page's buffers into `out`; checked against the buffer's size. */

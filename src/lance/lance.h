@@ -63,6 +63,15 @@ const char *lance_dataset_config(const struct lance_dataset *dataset, const char
 lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset, const char *key,
                                                struct base_buffer *out, struct lake_error *err);
 
+struct lance_file_check {
+    uint64_t files; /* data files and deletion files of the version */
+    uint64_t bytes; /* of them all */
+};
+/* Looks for every file that the version refers to. DATA_LOSS names one that is gone or has another
+ * size than the manifest says. */
+lake_status lance_dataset_check_files(struct lance_dataset *dataset, struct lance_file_check *out,
+                                      struct lake_error *err);
+
 /* ---- scanning ---- */
 
 enum lance_filter_op {
@@ -141,6 +150,27 @@ struct lance_scan_stats { /* of one scan so far; thread-safe to read */
     uint64_t rows_scanned;
 };
 void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out);
+
+/* A whole scan, in row order, as an Arrow stream. */
+lake_status lance_scan_stream(struct lance_dataset *dataset,
+                              const struct lance_scan_options *options,
+                              struct ArrowArrayStream *out, struct lake_error *err);
+/* The status that such a stream failed with; OK for one that did not, and for any other stream. */
+lake_status lance_scan_stream_status(const struct ArrowArrayStream *stream);
+
+/* ---- taking ---- */
+
+enum lance_take_by {
+    LANCE_TAKE_OFFSETS,   /* among the live rows, in scan order, from 0 */
+    LANCE_TAKE_ADDRESSES, /* fragment id << 32 | offset in the fragment */
+    LANCE_TAKE_IDS        /* stable row ids; addresses where the dataset has none */
+};
+/* Rows of a version, in the order given, also several times: one struct array of the columns, read
+ * with few and small reads. `columns` are top-level columns in output order. OUT_OF_RANGE names a
+ * row that is not there or was deleted; RESOURCE_EXHAUSTED above 1,048,576 rows. */
+lake_status lance_take(struct lance_dataset *dataset, enum lance_take_by by, const uint64_t *rows,
+                       size_t row_count, const uint32_t *columns, size_t column_count,
+                       struct ArrowArray *out, struct lake_error *err);
 
 /* ---- writing ---- */
 

@@ -292,15 +292,19 @@ size_t lance_find_page(const struct lance_file_column *column, uint64_t row)
     return low;
 }
 
-lake_status lance_leaf_reader_read(struct lance_leaf_reader *reader, uint64_t start, uint64_t count,
-                                   struct lake_error *err)
+void lance_leaf_reader_start(struct lance_leaf_reader *reader)
 {
-    uint64_t end;
-    lake_status status = LAKE_OK;
     lance_leaf_values_clear(&reader->values);
     lance_leaf_values_clear(&reader->dictionary);
     lance_layers_clear(&reader->layers);
     reader->dictionary_placed = false;
+}
+
+lake_status lance_leaf_reader_add(struct lance_leaf_reader *reader, uint64_t start, uint64_t count,
+                                  struct lake_error *err)
+{
+    uint64_t end;
+    lake_status status = LAKE_OK;
     if (!base_u64_add(start, count, &end) || end > reader->column->row_count)
         return lake_fail(err, LAKE_OUT_OF_RANGE,
                          "rows %llu and the next %llu of column %u, which has %llu",

@@ -3,7 +3,7 @@
  * what a scan and an append need of them. Only src/lance and its unit tests include this.
  *
  * Data flow. Reading: versions.c finds the name, manifest.c parses it, dataset.c holds it,
- * fragment.c opens files and deletion vectors, scan.c cuts tasks, filter.c and take.c work on the
+ * fragment.c opens files and deletion vectors, scan.c cuts tasks, filter.c and gather.c work on the
  * decoded arrays. Writing: append.c makes data files, commit.c makes them a version.
  */
 #ifndef LANCE_TABLE_H
@@ -126,6 +126,9 @@ struct lance_deletions { /* immutable, shared */
     uint64_t deleted_count;
     uint64_t *words; /* bit set: the row is deleted; (row_count + 63) / 64 words */
 };
+#define LANCE_DELETION_KEY_BYTES 128
+void lance_deletion_key(uint64_t fragment_id, const LancePb__DeletionFile *file,
+                        char out[LANCE_DELETION_KEY_BYTES]);
 /* Reads a fragment's deletion file, in either form. Any failure is the caller's failure: an
  * unreadable deletion file is never an absent one (L14). */
 lake_status lance_deletions_read(struct storage_store *store, uint64_t fragment_id,
@@ -176,6 +179,9 @@ void lance_dataset_cache_manifest(const struct lance_dataset *dataset,
 /* A data file of the dataset through the cache; a missing one is DATA_LOSS. */
 lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
                                     struct lance_file **out, struct lake_error *err);
+/* How many of fragment `index`'s rows are deleted. */
+lake_status lance_dataset_deleted_rows(struct lance_dataset *dataset, size_t index, uint64_t *out,
+                                       struct lake_error *err);
 /* The deletion vector of fragment `index`, or *out NULL when nothing is deleted. */
 lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t index,
                                          struct lance_deletions **out, struct lake_error *err);
@@ -198,7 +204,7 @@ lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_i
                                 struct lance_open_fragment **out, struct lake_error *err);
 void lance_open_fragment_unref(struct lance_open_fragment *opened); /* NULL is allowed */
 
-/* ---- filter.c and take.c ---- */
+/* ---- filter.c ---- */
 
 struct lance_predicate; /* a filter made ready for its column's type */
 /* *out NULL when the filter cannot be evaluated exactly; INVALID_ARGUMENT for a malformed one. */
@@ -209,16 +215,6 @@ void lance_predicate_free(struct lance_predicate *predicate); /* NULL is allowed
 lake_status lance_predicate_apply(const struct lance_predicate *predicate,
                                   const struct ArrowArray *array, uint8_t *keep,
                                   struct lake_error *err);
-
-/* Rows of an array, as ascending runs that do not overlap. */
-struct lance_run {
-    uint64_t start;
-    uint64_t count;
-};
-/* The rows of `runs` of an array of type `schema`, as a new array without offset. */
-lake_status lance_array_take(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                             const struct lance_run *runs, size_t run_count, struct ArrowArray *out,
-                             struct lake_error *err);
 
 /* ---- commit.c ---- */
 

@@ -1,353 +1,375 @@
 /*
- * Selecting rows of decoded arrays: what a filter and a deletion vector leave. Rows come as
- * ascending runs, so that a few deletions cost a few large copies.
+ * Rows by their place: each request is located in its fragment, every fragment's rows are read in
+ * ascending order, column by column and only where they lie, and then gathered in the order asked
+ * for.
  */
+#include "array_build.h"
 #include "table.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct selection {
-    const struct lance_run *runs;
-    size_t count;
-    uint64_t total;
+#define MAX_TAKE_ROWS (1u << 20)
+
+/* One row that was asked for. */
+struct request {
+    size_t fragment;
+    uint64_t row;    /* in the fragment, deleted ones counted */
+    size_t position; /* in the result */
 };
 
-static lake_status take_array(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                              struct selection selection, uint32_t depth, struct ArrowArray *out,
-                              struct lake_error *err);
+/* Rows of one fragment, ascending and without repetition. */
+struct part {
+    size_t fragment;
+    struct lance_run *runs;
+    size_t run_count;
+    uint64_t row_count;
+    struct lance_open_fragment *opened;
+};
 
-static lake_status no_memory(struct lake_error *err)
-{
-    return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "out of memory while rows are selected");
-}
+struct taking {
+    struct lance_dataset *dataset;
+    const struct lance_field **fields;
+    size_t field_count;
+    struct request *requests;
+    size_t request_count;
+    struct part *parts;
+    size_t part_count;
+    struct lance_run *all_runs; /* of the parts */
+    struct lance_run *gather;   /* by position: the row in its part */
+    uint32_t *sources;          /* by position: the part */
+};
 
-/* Room for `bytes` in a buffer of `out`; its size is set. */
-static uint8_t *buffer_of(struct ArrowArray *out, int64_t index, uint64_t bytes)
-{
-    struct ArrowBuffer *buffer = ArrowArrayBuffer(out, index);
-    if (bytes > INT64_MAX - 64 || ArrowBufferReserve(buffer, (int64_t)bytes + 8) != NANOARROW_OK) {
-        return NULL;
-    }
-    buffer->size_bytes = (int64_t)bytes;
-    return buffer->data;
-}
+/* ---- locating ---- */
 
-/* Copies bits; `out` from bit `at` on is zero. */
-static void copy_bits(uint8_t *out, uint64_t at, const uint8_t *bits, uint64_t from, uint64_t count)
+/* The row with `live` live ones before it. */
+static uint64_t nth_live(const struct lance_deletions *deletions, uint64_t live)
 {
-    while (count > 0) {
-        uint64_t take = BASE_MIN(count, 8 - at % 8);
-        uint32_t shift = (uint32_t)(from % 8);
-        uint32_t value = (uint32_t)bits[from / 8] >> shift;
-        if (shift + take > 8) {
-            value |= (uint32_t)bits[from / 8 + 1] << (8 - shift);
+    uint64_t words = (deletions->row_count + 63) / 64;
+    for (uint64_t w = 0; w < words; w++) {
+        uint64_t alive = ~deletions->words[w];
+        uint64_t count = (uint64_t)__builtin_popcountll(alive);
+        if (live >= count) {
+            live -= count;
+            continue;
         }
-        value &= (1u << take) - 1;
-        out[at / 8] = (uint8_t)(out[at / 8] | value << (at % 8));
-        at += take;
-        from += take;
-        count -= take;
-    }
-}
-
-static lake_status take_bits(const uint8_t *bits, uint64_t offset, struct selection selection,
-                             int64_t buffer, struct ArrowArray *out, struct lake_error *err)
-{
-    uint8_t *data = buffer_of(out, buffer, (selection.total + 7) / 8);
-    if (data == NULL) {
-        return no_memory(err);
-    }
-    memset(data, 0, (size_t)(selection.total + 7) / 8);
-    uint64_t at = 0;
-    for (size_t i = 0; i < selection.count; i++) {
-        copy_bits(data, at, bits, offset + selection.runs[i].start, selection.runs[i].count);
-        at += selection.runs[i].count;
-    }
-    return LAKE_OK;
-}
-
-static lake_status take_validity(const struct ArrowArray *array, struct selection selection,
-                                 struct ArrowArray *out, struct lake_error *err)
-{
-    out->null_count = 0;
-    if (array->null_count == 0 || array->buffers[0] == NULL) {
-        return LAKE_OK;
-    }
-    lake_status status =
-        take_bits(array->buffers[0], (uint64_t)array->offset, selection, 0, out, err);
-    if (status == LAKE_OK) {
-        int64_t valid =
-            ArrowBitCountSet(ArrowArrayBuffer(out, 0)->data, 0, (int64_t)selection.total);
-        out->null_count = (int64_t)selection.total - valid;
-        if (out->null_count == 0) {
-            ArrowBufferReset(ArrowArrayBuffer(out, 0));
+        while (live-- > 0) {
+            alive &= alive - 1;
         }
+        return w * 64 + (uint64_t)__builtin_ctzll(alive);
     }
+    return deletions->row_count;
+}
+
+static lake_status no_such_row(const struct lance_dataset *dataset, const char *what, uint64_t row,
+                               struct lake_error *err)
+{
+    return lake_fail(err, LAKE_OUT_OF_RANGE,
+                     "there is no %s %" PRIu64 " in version %" PRIu64 ", which has %" PRIu64
+                     " rows",
+                     what, row, lance_dataset_version(dataset), dataset->row_count);
+}
+
+/* firsts[i] is the offset of the first live row of fragment i; one more at the end. */
+static lake_status locate_offsets(struct taking *taking, const uint64_t *rows,
+                                  struct lake_error *err)
+{
+    struct lance_dataset *dataset = taking->dataset;
+    size_t count = lance_dataset_fragment_count(dataset);
+    uint64_t *firsts = base_alloc_array(count + 1, sizeof(*firsts));
+    lake_status status = LAKE_OK;
+    if (firsts == NULL) {
+        return base_fail_no_memory(err, count * sizeof(*firsts));
+    }
+    firsts[0] = 0;
+    for (size_t i = 0; i < count && status == LAKE_OK; i++) {
+        uint64_t deleted = 0;
+        status = lance_dataset_deleted_rows(dataset, i, &deleted, err);
+        firsts[i + 1] = firsts[i] + dataset->fragment_rows[i] - deleted;
+    }
+    for (size_t i = 0; i < taking->request_count && status == LAKE_OK; i++) {
+        size_t low = 0;
+        size_t high = count;
+        if (rows[i] >= firsts[count]) {
+            status = no_such_row(dataset, "row", rows[i], err);
+            break;
+        }
+        while (high - low > 1) {
+            size_t middle = low + (high - low) / 2;
+            *(firsts[middle] <= rows[i] ? &low : &high) = middle;
+        }
+        while (firsts[low + 1] <= rows[i]) { /* fragments without live rows */
+            low++;
+        }
+        taking->requests[i] = (struct request){low, rows[i] - firsts[low], i};
+    }
+    base_free(firsts);
     return status;
 }
 
-#define COPY_RUNS(type)                                                     \
-    do {                                                                    \
-        const type *from = (const type *)array->buffers[1] + array->offset; \
-        type *to = (type *)data;                                            \
-        for (size_t i = 0; i < selection.count; i++) {                      \
-            const struct lance_run run = selection.runs[i];                 \
-            for (uint64_t j = 0; j < run.count; j++) {                      \
-                to[j] = from[run.start + j];                                \
-            }                                                               \
-            to += run.count;                                                \
-        }                                                                   \
-    } while (0)
-
-static lake_status take_fixed(const struct ArrowArray *array, uint64_t width,
-                              struct selection selection, struct ArrowArray *out,
-                              struct lake_error *err)
+static lake_status locate_addresses(struct taking *taking, const uint64_t *rows,
+                                    struct lake_error *err)
 {
-    uint64_t bytes;
-    uint8_t *data = NULL;
-    if (base_u64_mul(selection.total, width, &bytes)) {
-        data = buffer_of(out, 1, bytes);
-    }
-    if (data == NULL) {
-        return no_memory(err);
-    }
-    if (width == 1) {
-        COPY_RUNS(uint8_t);
-    } else if (width == 2) {
-        COPY_RUNS(uint16_t);
-    } else if (width == 4) {
-        COPY_RUNS(uint32_t);
-    } else if (width == 8) {
-        COPY_RUNS(uint64_t);
-    } else {
-        const uint8_t *from = (const uint8_t *)array->buffers[1] + (uint64_t)array->offset * width;
-        for (size_t i = 0; i < selection.count; i++) {
-            uint64_t size = selection.runs[i].count * width;
-            memcpy(data, from + selection.runs[i].start * width, (size_t)size);
-            data += size;
+    const struct lance_dataset *dataset = taking->dataset;
+    size_t count = lance_dataset_fragment_count(dataset);
+    for (size_t i = 0; i < taking->request_count; i++) {
+        uint64_t id = rows[i] >> 32;
+        uint64_t row = rows[i] & UINT32_MAX;
+        size_t found = 0;
+        /* Ids ascend, but nothing in the format promises it. */
+        while (found < count && dataset->manifest->pb->fragments[found]->id != id) {
+            found++;
         }
+        if (found == count || row >= dataset->fragment_rows[found]) {
+            return no_such_row(dataset, "row address", rows[i], err);
+        }
+        taking->requests[i] = (struct request){found, row, i};
     }
     return LAKE_OK;
 }
 
-/* Offsets of both widths as one. */
-static uint64_t offset_at(const void *offsets, bool large, uint64_t index)
+static int by_place(const void *a, const void *b)
 {
-    return large ? (uint64_t)((const int64_t *)offsets)[index]
-                 : (uint64_t)(int64_t)((const int32_t *)offsets)[index];
+    const struct request *x = a;
+    const struct request *y = b;
+    if (x->fragment != y->fragment) {
+        return x->fragment < y->fragment ? -1 : 1;
+    }
+    return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Writes the offsets of the selected values, from 0; *bytes is their end. */
-static lake_status take_offsets(const struct ArrowArray *array, bool large,
-                                struct selection selection, struct ArrowArray *out, uint64_t *end,
-                                struct lake_error *err)
+/* Opens the fragment; offsets among its live rows become rows. */
+static lake_status open_part(struct taking *taking, struct part *part, struct request *requests,
+                             size_t count, enum lance_take_by by, struct lake_error *err)
 {
-    uint64_t width = large ? 8 : 4;
-    uint8_t *data = buffer_of(out, 1, (selection.total + 1) * width);
-    const void *offsets = array->buffers[1];
-    uint64_t at = 0;
-    uint64_t row = 0;
-    if (data == NULL) {
-        return no_memory(err);
-    }
-    memset(data, 0, (size_t)width);
-    for (size_t i = 0; i < selection.count; i++) {
-        uint64_t first = (uint64_t)array->offset + selection.runs[i].start;
-        for (uint64_t j = 0; j < selection.runs[i].count; j++) {
-            at += offset_at(offsets, large, first + j + 1) - offset_at(offsets, large, first + j);
-            row++;
-            if (large) {
-                base_store_u64le(data + row * 8, at);
-            } else {
-                base_store_u32le(data + row * 4, (uint32_t)at);
-            }
-        }
-    }
-    *end = at; /* a selection of an array is never longer than the array */
-    return LAKE_OK;
-}
-
-static lake_status take_variable(const struct ArrowArray *array, bool large,
-                                 struct selection selection, struct ArrowArray *out,
-                                 struct lake_error *err)
-{
-    uint64_t bytes;
-    lake_status status = take_offsets(array, large, selection, out, &bytes, err);
-    if (status != LAKE_OK) {
+    lake_status status = lance_fragment_open(taking->dataset, part->fragment, taking->fields,
+                                             taking->field_count, &part->opened, err);
+    if (status != LAKE_OK || part->opened->deletions == NULL) {
         return status;
     }
-    uint8_t *data = buffer_of(out, 2, bytes);
-    if (data == NULL) {
-        return no_memory(err);
-    }
-    const uint8_t *values = array->buffers[2];
-    for (size_t i = 0; i < selection.count; i++) {
-        uint64_t first = (uint64_t)array->offset + selection.runs[i].start;
-        uint64_t start = offset_at(array->buffers[1], large, first);
-        uint64_t end = offset_at(array->buffers[1], large, first + selection.runs[i].count);
-        if (end > start) {
-            memcpy(data, values + start, (size_t)(end - start));
-            data += end - start;
+    for (size_t i = 0; i < count; i++) {
+        if (by == LANCE_TAKE_OFFSETS) {
+            requests[i].row = nth_live(part->opened->deletions, requests[i].row);
+        } else if (lance_deletions_has(part->opened->deletions, requests[i].row)) {
+            uint64_t id = taking->dataset->manifest->pb->fragments[part->fragment]->id;
+            return lake_fail(err, LAKE_OUT_OF_RANGE,
+                             "row %" PRIu64 " of fragment %" PRIu64 " was deleted", requests[i].row,
+                             id);
         }
     }
     return LAKE_OK;
 }
 
-/* The children's runs for a list: where each selected run's items lie. */
-static lake_status take_list(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                             bool large, struct selection selection, uint32_t depth,
+/* Runs of the fragment's sorted requests, and where each request finds its row. */
+static void make_runs(struct taking *taking, struct part *part, const struct request *requests,
+                      size_t count)
+{
+    uint32_t source = (uint32_t)(part - taking->parts);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t row = requests[i].row;
+        struct lance_run *last = part->run_count > 0 ? &part->runs[part->run_count - 1] : NULL;
+        if (last != NULL && row == last->start + last->count) {
+            last->count++;
+            part->row_count++;
+        } else if (last == NULL || row > last->start + last->count) {
+            part->runs[part->run_count++] = (struct lance_run){row, 1};
+            part->row_count++;
+        }
+        taking->gather[requests[i].position] = (struct lance_run){part->row_count - 1, 1};
+        taking->sources[requests[i].position] = source;
+    }
+}
+
+static lake_status make_parts(struct taking *taking, enum lance_take_by by, struct lake_error *err)
+{
+    size_t count = taking->request_count;
+    struct lance_run *runs = taking->all_runs;
+    qsort(taking->requests, count, sizeof(*taking->requests), by_place);
+    for (size_t start = 0; start < count;) {
+        size_t end = start + 1;
+        while (end < count && taking->requests[end].fragment == taking->requests[start].fragment) {
+            end++;
+        }
+        struct part *part = &taking->parts[taking->part_count++];
+        *part = (struct part){.fragment = taking->requests[start].fragment, .runs = runs};
+        lake_status status =
+            open_part(taking, part, &taking->requests[start], end - start, by, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        make_runs(taking, part, &taking->requests[start], end - start);
+        runs += part->run_count;
+        start = end;
+    }
+    return LAKE_OK;
+}
+
+/* ---- reading ---- */
+
+static lake_status read_part(const struct taking *taking, const struct part *part, size_t column,
                              struct ArrowArray *out, struct lake_error *err)
 {
-    uint64_t total;
-    lake_status status = take_offsets(array, large, selection, out, &total, err);
-    if (status != LAKE_OK) {
-        return status;
+    const struct lance_field *field = taking->fields[column];
+    struct lance_field_reader *reader = NULL;
+    if (!part->opened->stored[column]) {
+        return lance_array_of_nulls(field->arrow, part->row_count, out, err);
     }
-    struct lance_run *runs = base_alloc_array(selection.count + 1, sizeof(*runs));
-    if (runs == NULL) {
-        return no_memory(err);
-    }
-    size_t count = 0;
-    for (size_t i = 0; i < selection.count; i++) {
-        uint64_t first = (uint64_t)array->offset + selection.runs[i].start;
-        uint64_t start = offset_at(array->buffers[1], large, first);
-        uint64_t end = offset_at(array->buffers[1], large, first + selection.runs[i].count);
-        if (end > start) {
-            runs[count++] = (struct lance_run){start, end - start};
-        }
-    }
-    status = take_array(schema->children[0], array->children[0],
-                        (struct selection){runs, count, total}, depth + 1, out->children[0], err);
-    base_free(runs);
-    return status;
-}
-
-/* Children of a struct (factor 1) and of a fixed-size list count from the parent's offset. */
-static lake_status take_children(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                                 uint64_t factor, struct selection selection, uint32_t depth,
-                                 struct ArrowArray *out, struct lake_error *err)
-{
-    struct lance_run *runs = base_alloc_array(selection.count + 1, sizeof(*runs));
-    if (runs == NULL) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < selection.count; i++) {
-        runs[i].start = ((uint64_t)array->offset + selection.runs[i].start) * factor;
-        runs[i].count = selection.runs[i].count * factor;
-    }
-    struct selection scaled = {runs, selection.count, selection.total * factor};
-    lake_status status = LAKE_OK;
-    for (int64_t i = 0; status == LAKE_OK && i < array->n_children; i++) {
-        status = take_array(schema->children[i], array->children[i], scaled, depth + 1,
-                            out->children[i], err);
-    }
-    base_free(runs);
-    return status;
-}
-
-static lake_status take_dictionary(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                                   uint32_t depth, struct ArrowArray *out, struct lake_error *err)
-{
-    if (schema->dictionary == NULL) {
-        return LAKE_OK;
-    }
-    if (array->dictionary == NULL) {
-        return lake_fail(err, LAKE_INTERNAL, "a dictionary column came without its dictionary");
-    }
-    struct lance_run all = {0, (uint64_t)array->dictionary->length};
-    return take_array(schema->dictionary, array->dictionary, (struct selection){&all, 1, all.count},
-                      depth + 1, out->dictionary, err);
-}
-
-static lake_status take_values(const struct ArrowSchema *schema, const struct ArrowSchemaView *view,
-                               const struct ArrowArray *array, struct selection selection,
-                               uint32_t depth, struct ArrowArray *out, struct lake_error *err)
-{
-    switch (view->storage_type) {
-    case NANOARROW_TYPE_NA:
-        out->null_count = (int64_t)selection.total;
-        return LAKE_OK;
-    case NANOARROW_TYPE_BOOL:
-        return take_bits(array->buffers[1], (uint64_t)array->offset, selection, 1, out, err);
-    case NANOARROW_TYPE_STRING:
-    case NANOARROW_TYPE_BINARY:
-        return take_variable(array, false, selection, out, err);
-    case NANOARROW_TYPE_LARGE_STRING:
-    case NANOARROW_TYPE_LARGE_BINARY:
-        return take_variable(array, true, selection, out, err);
-    case NANOARROW_TYPE_LIST:
-    case NANOARROW_TYPE_MAP:
-        return take_list(schema, array, false, selection, depth, out, err);
-    case NANOARROW_TYPE_LARGE_LIST:
-        return take_list(schema, array, true, selection, depth, out, err);
-    case NANOARROW_TYPE_FIXED_SIZE_LIST:
-        return take_children(schema, array, (uint64_t)view->fixed_size, selection, depth, out, err);
-    case NANOARROW_TYPE_STRUCT:
-        return take_children(schema, array, 1, selection, depth, out, err);
-    default:
-        break;
-    }
-    int64_t bits = view->layout.element_size_bits[1];
-    if (view->layout.buffer_type[1] != NANOARROW_BUFFER_TYPE_DATA || bits <= 0 || bits % 8 != 0) {
-        return lake_fail(err, LAKE_INTERNAL, "rows of the Arrow format '%.40s' cannot be selected",
-                         schema->format);
-    }
-    return take_fixed(array, (uint64_t)bits / 8, selection, out, err);
-}
-
-/* `out` is initialised for `schema`. */
-static lake_status take_array(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                              struct selection selection, uint32_t depth, struct ArrowArray *out,
-                              struct lake_error *err)
-{
-    struct ArrowSchemaView view;
-    if (depth > 2 * LANCE_MAX_NESTING || ArrowSchemaViewInit(&view, schema, NULL) != NANOARROW_OK) {
-        return lake_fail(err, LAKE_INTERNAL, "rows of the Arrow format '%.40s' cannot be selected",
-                         schema->format);
-    }
-    out->length = (int64_t)selection.total;
-    lake_status status = LAKE_OK;
-    if (view.storage_type != NANOARROW_TYPE_NA) {
-        status = take_validity(array, selection, out, err);
-    }
+    lake_status status =
+        lance_field_reader_new(field, part->opened->sources[column], false, NULL, &reader, err);
     if (status == LAKE_OK) {
-        status = take_values(schema, &view, array, selection, depth, out, err);
+        status = lance_field_reader_read_runs(reader, part->runs, part->run_count, out, err);
     }
-    return status == LAKE_OK ? take_dictionary(schema, array, depth, out, err) : status;
-}
-
-static lake_status finish(struct ArrowArray *out, struct lake_error *err)
-{
-    struct ArrowError error;
-    if (ArrowArrayFinishBuilding(out, NANOARROW_VALIDATION_LEVEL_NONE, &error) != NANOARROW_OK) {
-        return lake_fail(err, LAKE_INTERNAL, "a batch could not be completed: %.200s",
-                         error.message);
+    lance_field_reader_free(reader);
+    if (status != LAKE_OK) {
+        return lake_fail_wrap(
+            err, status, "column %s of fragment %" PRIu64 ", version %" PRIu64 ", cannot be read",
+            field->name, taking->dataset->manifest->pb->fragments[part->fragment]->id,
+            lance_dataset_version(taking->dataset));
     }
     return LAKE_OK;
 }
 
-lake_status lance_array_take(const struct ArrowSchema *schema, const struct ArrowArray *array,
-                             const struct lance_run *runs, size_t run_count, struct ArrowArray *out,
-                             struct lake_error *err)
+/* True when the parts' rows are already what was asked for. */
+static bool in_order(const struct taking *taking)
 {
-    struct ArrowArray result = {.release = NULL};
-    struct selection selection = {runs, run_count, 0};
-    for (size_t i = 0; i < run_count; i++) {
-        selection.total += runs[i].count;
+    if (taking->part_count != 1 || taking->parts[0].row_count != taking->request_count) {
+        return false;
     }
-    if (ArrowArrayInitFromSchema(&result, schema, NULL) != NANOARROW_OK) {
-        return no_memory(err);
+    for (size_t i = 0; i < taking->request_count; i++) {
+        if (taking->gather[i].start != i) {
+            return false;
+        }
     }
-    lake_status status = take_array(schema, array, selection, 0, &result, err);
+    return true;
+}
+
+static lake_status take_column(const struct taking *taking, size_t column, struct ArrowArray *out,
+                               struct lake_error *err)
+{
+    size_t count = taking->part_count;
+    struct ArrowArray *arrays = base_calloc_array(count + 1, sizeof(*arrays));
+    const struct ArrowArray **pointers = base_calloc_array(count + 1, sizeof(*pointers));
+    lake_status status = arrays == NULL || pointers == NULL
+                             ? base_fail_no_memory(err, count * sizeof(*arrays))
+                             : LAKE_OK;
+    for (size_t i = 0; i < count && status == LAKE_OK; i++) {
+        pointers[i] = &arrays[i];
+        status = read_part(taking, &taking->parts[i], column, &arrays[i], err);
+    }
+    if (status == LAKE_OK && in_order(taking)) {
+        ArrowArrayMove(&arrays[0], out);
+    } else if (status == LAKE_OK) {
+        status = lance_array_gather(taking->fields[column]->arrow, pointers, count, taking->gather,
+                                    taking->sources, taking->request_count, out, err);
+    }
+    for (size_t i = 0; arrays != NULL && i < count; i++) {
+        if (arrays[i].release != NULL) {
+            arrays[i].release(&arrays[i]);
+        }
+    }
+    base_free(arrays);
+    base_free((void *)pointers);
+    return status;
+}
+
+static lake_status take_columns(const struct taking *taking, struct ArrowArray *out,
+                                struct lake_error *err)
+{
+    struct ArrowArray batch;
+    lake_status status =
+        lance_array_new(taking->request_count, 1, taking->field_count, false, &batch, err);
+    for (size_t i = 0; i < taking->field_count && status == LAKE_OK; i++) {
+        status = take_column(taking, i, batch.children[i], err);
+    }
     if (status == LAKE_OK) {
-        status = finish(&result, err);
+        ArrowArrayMove(&batch, out);
+    } else if (batch.release != NULL) {
+        batch.release(&batch);
+    }
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static lake_status choose_columns(struct taking *taking, const uint32_t *columns, size_t count,
+                                  struct lake_error *err)
+{
+    const struct lance_schema *schema = &taking->dataset->manifest->schema;
+    taking->fields = base_calloc_array(count + 1, sizeof(*taking->fields));
+    if (taking->fields == NULL) {
+        return base_fail_no_memory(err, count * sizeof(*taking->fields));
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (columns[i] >= schema->field_count) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "a take names column %u of %zu",
+                             columns[i], schema->field_count);
+        }
+        taking->fields[i] = &schema->fields[columns[i]];
+    }
+    taking->field_count = count;
+    return LAKE_OK;
+}
+
+static lake_status alloc_requests(struct taking *taking, size_t count, struct lake_error *err)
+{
+    if (count > MAX_TAKE_ROWS) {
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                         "%zu rows in one take; at most %u: take them in several", count,
+                         MAX_TAKE_ROWS);
+    }
+    size_t parts = BASE_MIN(count, lance_dataset_fragment_count(taking->dataset));
+    taking->request_count = count;
+    taking->requests = base_calloc_array(count + 1, sizeof(*taking->requests));
+    taking->parts = base_calloc_array(parts + 1, sizeof(*taking->parts));
+    taking->all_runs = base_alloc_array(count + 1, sizeof(*taking->all_runs));
+    taking->gather = base_alloc_array(count + 1, sizeof(*taking->gather));
+    taking->sources = base_alloc_array(count + 1, sizeof(*taking->sources));
+    bool enough = taking->requests != NULL && taking->parts != NULL && taking->all_runs != NULL &&
+                  taking->gather != NULL && taking->sources != NULL;
+    return enough ? LAKE_OK : base_fail_no_memory(err, count * sizeof(*taking->requests));
+}
+
+static lake_status locate(struct taking *taking, enum lance_take_by by, const uint64_t *rows,
+                          struct lake_error *err)
+{
+    uint64_t flags = taking->dataset->manifest->pb->reader_feature_flags;
+    if (by == LANCE_TAKE_OFFSETS) {
+        return locate_offsets(taking, rows, err);
+    }
+    if (by == LANCE_TAKE_IDS && (flags & LANCE_FLAG_STABLE_ROW_IDS) != 0) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "rows are not yet found by stable ids: take them by address");
+    }
+    return locate_addresses(taking, rows, err);
+}
+
+lake_status lance_take(struct lance_dataset *dataset, enum lance_take_by by, const uint64_t *rows,
+                       size_t row_count, const uint32_t *columns, size_t column_count,
+                       struct ArrowArray *out, struct lake_error *err)
+{
+    struct taking taking = {.dataset = dataset};
+    lake_status status = choose_columns(&taking, columns, column_count, err);
+    if (status == LAKE_OK) {
+        status = alloc_requests(&taking, row_count, err);
     }
     if (status == LAKE_OK) {
-        ArrowArrayMove(&result, out);
+        status = locate(&taking, by, rows, err);
     }
-    if (result.release != NULL) {
-        ArrowArrayRelease(&result);
+    if (status == LAKE_OK) {
+        status = make_parts(&taking, by, err);
     }
+    if (status == LAKE_OK) {
+        status = take_columns(&taking, out, err);
+    }
+    for (size_t i = 0; i < taking.part_count; i++) {
+        lance_open_fragment_unref(taking.parts[i].opened);
+    }
+    base_free((void *)taking.fields);
+    base_free(taking.requests);
+    base_free(taking.parts);
+    base_free(taking.all_runs);
+    base_free(taking.gather);
+    base_free(taking.sources);
     return status;
 }

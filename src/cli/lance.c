@@ -1,0 +1,205 @@
+/* lake lance: its arguments, and how a dataset is found. */
+#include "lance_cli.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum lance_option {
+    OPTION_VERSION,
+    OPTION_COLUMNS,
+    OPTION_FILTER,
+    OPTION_ROWS,
+    OPTION_FORMAT,
+    OPTION_OUTPUT,
+    OPTION_O,
+    OPTION_MODE,
+    OPTION_DATA_FORMAT,
+    OPTION_PROFILE,
+    OPTION_COUNT
+};
+static const char *const option_names[OPTION_COUNT + 1] = {
+    "version=", "columns=", "filter=", "rows=",        "format=",
+    "output=",  "o=",       "mode=",   "data-format=", "profile="};
+
+#define BIT(option) (1u << (option))
+#define READ_OPTIONS                                                                       \
+    (BIT(OPTION_VERSION) | BIT(OPTION_COLUMNS) | BIT(OPTION_FORMAT) | BIT(OPTION_OUTPUT) | \
+     BIT(OPTION_O))
+
+static const struct verb {
+    const char *name;
+    lake_status (*run)(const struct lance_arguments *arguments, struct lake_error *err);
+    unsigned options;
+    bool takes_input;
+} verbs[] = {
+    {"cat", lance_cat, READ_OPTIONS | BIT(OPTION_FILTER), false},
+    {"take", lance_take_rows, READ_OPTIONS | BIT(OPTION_ROWS), false},
+    {"write", lance_write, BIT(OPTION_MODE) | BIT(OPTION_DATA_FORMAT) | BIT(OPTION_PROFILE), true},
+    {"verify", lance_verify, BIT(OPTION_VERSION), false},
+    {"stat", lance_stat, BIT(OPTION_VERSION), false},
+};
+
+/* ---- where a dataset is ---- */
+
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* "namespace.table" that is no path: where the servers say that it is. */
+static lake_status find_table(const struct lance_arguments *arguments, char **path,
+                              struct lake_error *err)
+{
+    static const char scheme[] = "file://";
+    struct cli_session session;
+    struct lake_table_info info;
+    lake_status status = cli_session_open(arguments->options, &session, err);
+    if (status != LAKE_OK)
+        return status;
+    status = lake_describe_table(session.client, arguments->path, &info, err);
+    cli_session_close(&session);
+    if (status != LAKE_OK)
+        return status;
+    bool local = base_str_has_prefix(base_str_of(info.location), scheme);
+    *path = base_strdup(info.location + (local ? sizeof(scheme) - 1 : 0));
+    lake_table_info_fini(&info);
+    return *path != NULL ? LAKE_OK : base_fail_no_memory(err, strlen(arguments->path));
+}
+
+lake_status lance_store_open(const struct lance_arguments *arguments, bool created,
+                             struct storage_store **out, struct lake_error *err)
+{
+    const char *path = arguments->path;
+    char *found = NULL;
+    lake_status status = LAKE_OK;
+    const char *dot = strchr(path, '.');
+    bool table = !created && strchr(path, '/') == NULL && dot != NULL && dot != path &&
+                 dot[1] != '\0' && strchr(dot + 1, '.') == NULL && !is_directory(path);
+    if (table) {
+        status = find_table(arguments, &found, err);
+    } else if (!created && !is_directory(path)) {
+        status = lake_fail(err, LAKE_NOT_FOUND, "there is no directory %s", path);
+    }
+    if (status == LAKE_OK)
+        status = storage_local_open(found != NULL ? found : path, created, out, err);
+    base_free(found);
+    return status;
+}
+
+lake_status lance_open(const struct lance_arguments *arguments, struct lance_dataset **out,
+                       struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    lake_status status = lance_store_open(arguments, false, &store, err);
+    if (status == LAKE_OK)
+        status = lance_dataset_open(store, NULL, NULL, arguments->version, out, err);
+    storage_store_unref(store);
+    return status;
+}
+
+/* ---- arguments ---- */
+
+static bool set_option(struct lance_arguments *arguments, enum lance_option option,
+                       const char *value)
+{
+    switch (option) {
+    case OPTION_VERSION:
+        return base_str_to_u64(base_str_of(value), &arguments->version) && arguments->version > 0;
+    case OPTION_FORMAT:
+        return cli_format_parse(value, &arguments->format);
+    case OPTION_COLUMNS:
+        arguments->columns = value;
+        break;
+    case OPTION_FILTER:
+        arguments->filter = value;
+        break;
+    case OPTION_ROWS:
+        arguments->rows = value;
+        break;
+    case OPTION_MODE:
+        arguments->mode = value;
+        break;
+    case OPTION_DATA_FORMAT:
+        arguments->data_format = value;
+        break;
+    case OPTION_PROFILE:
+        arguments->profile = value;
+        break;
+    default:
+        arguments->output = value;
+        break;
+    }
+    return true;
+}
+
+static int run_verb(struct cli_options *options, const struct verb *verb, int argc, char **argv)
+{
+    struct lance_arguments arguments = {.options = options, .format = CLI_FORMAT_TABLE};
+    struct lake_error error = {0};
+    const char *value = NULL;
+    int index = 0;
+    for (int which;
+         (which = cli_next(options, option_names, argc, argv, &index, &value)) != CLI_END;) {
+        if (which == CLI_ARGUMENT && arguments.path == NULL)
+            arguments.path = value;
+        else if (which == CLI_ARGUMENT && verb->takes_input && arguments.input == NULL)
+            arguments.input = value;
+        else if (which == CLI_ARGUMENT)
+            return cli_usage_error(&cli_lance, "unexpected argument %s", value);
+        else if (which < 0)
+            return cli_stop(&cli_lance, which);
+        else if ((verb->options & BIT(which)) == 0)
+            return cli_usage_error(&cli_lance, "lake lance %s has no --%.*s", verb->name,
+                                   (int)strcspn(option_names[which], "="), option_names[which]);
+        else if (!set_option(&arguments, (enum lance_option)which, value))
+            return cli_usage_error(&cli_lance, "--%s%s: not such a value", option_names[which],
+                                   value);
+    }
+    if (arguments.path == NULL)
+        return cli_usage_error(&cli_lance, "which dataset?");
+    if (verb->takes_input && arguments.input == NULL)
+        return cli_usage_error(&cli_lance, "which Arrow IPC file is to be written?");
+    lake_status status = verb->run(&arguments, &error);
+    return status == LAKE_OK ? CLI_EXIT_OK : cli_fail(options, &error);
+}
+
+static int run(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {NULL};
+    const char *name = NULL;
+    int index = 0;
+    int which = cli_next(options, names, argc, argv, &index, &name);
+    if (which == CLI_END)
+        return cli_usage_error(&cli_lance, "cat, take, write, verify or stat?");
+    if (which != CLI_ARGUMENT)
+        return cli_stop(&cli_lance, which);
+    for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++) {
+        if (strcmp(verbs[i].name, name) == 0)
+            return run_verb(options, &verbs[i], argc - index, argv + index);
+    }
+    return cli_usage_error(&cli_lance, "there is no lake lance %s", name);
+}
+
+const struct cli_command cli_lance = {
+    "lance", "look into Lance datasets by their path, and write them",
+    "Usage: lake lance cat PATH [--version N] [--columns a,b] [--filter 'SQL PREDICATE']\n"
+    "                [--format table|csv|json|arrow] [-o FILE]\n"
+    "       lake lance take PATH --rows 5,3,3,100 [--version N] [--columns a,b]\n"
+    "                [--format table|csv|json|arrow] [-o FILE]\n"
+    "       lake lance write PATH IN.arrow [--mode create|append|overwrite]\n"
+    "                [--data-format 2.1|2.2] [--profile balanced|fast|small]\n"
+    "       lake lance verify PATH [--version N]\n"
+    "       lake lance stat PATH [--version N]\n"
+    "\n"
+    "PATH is a dataset's directory; where it is only read also NAMESPACE.TABLE, which the\n"
+    "servers find. cat prints rows in the order of a scan; take prints those at offsets among\n"
+    "the live rows, from 0, in the order given. verify decodes every page and looks for every\n"
+    "file that the version refers to.\n"
+    "\n"
+    "Examples:\n"
+    "  lake lance cat frames.lance --columns episode,step --filter 'step < 3'\n"
+    "  lake lance take frames.lance --rows 100000,5,5 --format json\n"
+    "  lake lance write copy.lance rows.arrow --profile small\n"
+    "  lake lance verify frames.lance\n",
+    run};

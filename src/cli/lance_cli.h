@@ -1,0 +1,38 @@
+/* lake lance …: Lance datasets by their path, without a server (lance.c, lance_read.c and
+ * lance_write.c). */
+#ifndef CLI_LANCE_CLI_H
+#define CLI_LANCE_CLI_H
+
+#include "cli_internal.h"
+
+#include <lance/lance.h>
+#include <storage/storage.h>
+
+struct lance_arguments {
+    struct cli_options *options;
+    const char *path;  /* of a dataset, or "namespace.table" */
+    const char *input; /* of write */
+    uint64_t version;  /* 0: the newest */
+    const char *columns;
+    const char *filter;
+    const char *rows;
+    const char *output; /* NULL: stdout */
+    const char *mode;
+    const char *data_format;
+    const char *profile;
+    enum cli_format format;
+};
+
+/* The store at the dataset's directory, made when it may be `created`. */
+lake_status lance_store_open(const struct lance_arguments *arguments, bool created,
+                             struct storage_store **out, struct lake_error *err);
+lake_status lance_open(const struct lance_arguments *arguments, struct lance_dataset **out,
+                       struct lake_error *err);
+
+lake_status lance_cat(const struct lance_arguments *arguments, struct lake_error *err);
+lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake_error *err);
+lake_status lance_write(const struct lance_arguments *arguments, struct lake_error *err);
+lake_status lance_verify(const struct lance_arguments *arguments, struct lake_error *err);
+lake_status lance_stat(const struct lance_arguments *arguments, struct lake_error *err);
+
+#endif

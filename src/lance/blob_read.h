@@ -1,0 +1,19 @@
+/*
+ * Blobs: from the rows that describe where they lie to their bytes.
+ */
+#ifndef LANCE_BLOB_READ_H
+#define LANCE_BLOB_READ_H
+
+#include "file_read.h"
+
+/* Bytes of all blobs of one array; one larger blob alone is read up to LANCE_MAX_BLOB_BYTES. */
+#define LANCE_MAX_BLOBS_BYTES ((uint64_t)64 << 20)
+#define LANCE_MAX_BLOB_BYTES  ((uint64_t)1 << 30)
+
+/* Replaces an array of descriptions, found in `file`, by one of the blobs (large binary).
+ * RESOURCE_EXHAUSTED: read fewer rows at a time. Releases `array` on failure. */
+lake_status lance_blobs_load(struct lance_file *file, enum lance_stored stored,
+                             struct lance_read_counters *counters, struct ArrowArray *array,
+                             struct lake_error *err);
+
+#endif

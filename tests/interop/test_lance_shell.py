@@ -1,0 +1,213 @@
+"""`lake lance …` on datasets of pylance's, and pylance on those that it wrote."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lake_server import LAKE, clean_environment
+
+FRAGMENT_ROWS = 4000
+
+
+def rows_of(count, first, storage):
+    random = np.random.default_rng(first + 1)
+    structs = [None if i % 11 == 0 and storage != "2.0" else {"a": i, "b": f"b{i}"}
+               for i in range(count)]
+    return pa.table({
+        "id": pa.array(np.arange(first, first + count)),
+        "x": pa.array(random.random(count)),
+        "text": pa.array([None if i % 7 == 0 else f"row{i + first}" * (i % 5)
+                          for i in range(count)]),
+        "items": pa.array([None if i % 5 == 0 else list(range(i % 4)) for i in range(count)],
+                          pa.list_(pa.int32())),
+        "vector": pa.FixedSizeListArray.from_arrays(
+            pa.array(random.random(count * 3), pa.float32()), 3),
+        "camera": pa.array([f"c{(i + first) % 3}" for i in range(count)]).dictionary_encode(),
+        "flag": pa.array([i % 3 == 0 for i in range(count)]),
+        "both": pa.array(structs, pa.struct({"a": pa.int64(), "b": pa.string()})),
+    })
+
+
+def make(path, storage="2.2", fragments=3):
+    for part in range(fragments):
+        lance.write_dataset(rows_of(FRAGMENT_ROWS, part * FRAGMENT_ROWS, storage), path,
+                            mode="append" if part else "create", data_storage_version=storage)
+    return lance.dataset(path)
+
+
+@pytest.fixture(scope="module", params=["2.0", "2.1", "2.2"])
+def dataset(request, tmp_path_factory):
+    """Three fragments with deleted rows, one of them with all of them deleted but two."""
+    path = str(tmp_path_factory.mktemp("shell") / "rows.lance")
+    made = make(path, request.param)
+    made.delete(f"id % 13 = 0 OR (id > {FRAGMENT_ROWS} AND id < {2 * FRAGMENT_ROWS - 1})")
+    return lance.dataset(path)
+
+
+def run(*arguments, check=True, cwd=None):
+    done = subprocess.run([str(LAKE), *map(str, arguments)], capture_output=True, timeout=120,
+                          env=clean_environment(None), cwd=cwd)
+    assert not check or done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def arrow(*arguments):
+    return pa.ipc.open_stream(run(*arguments, "--format", "arrow").stdout).read_all()
+
+
+def same(got, want):
+    assert got.schema.equals(want.schema), f"{got.schema}\n{want.schema}"
+    assert got.to_pylist() == want.to_pylist()
+
+
+# ---- take ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choose", [
+    lambda n: [5, 3, 3, 100],
+    lambda n: [n - 1, 0, n - 1, n // 2],
+    lambda n: list(range(10, 600)),
+    lambda n: [int(i) for i in np.random.default_rng(4).integers(0, n, 700)],
+    lambda n: [0],
+])
+def test_take_gives_the_rows_asked_for_in_that_order(dataset, choose):
+    rows = choose(dataset.count_rows())
+    same(arrow("lance", "take", dataset.uri, "--rows", ",".join(map(str, rows))),
+         dataset.to_table().take(rows))
+
+
+def test_take_of_columns_and_of_an_older_version(dataset):
+    older = lance.dataset(dataset.uri, version=2)
+    rows = [1, 0, 2 * FRAGMENT_ROWS - 1]
+    got = arrow("lance", "take", dataset.uri, "--rows", ",".join(map(str, rows)), "--columns",
+                "text,id", "--version", 2)
+    same(got, older.to_table(columns=["text", "id"]).take(rows))
+
+
+def test_rows_that_are_not_there_are_named(dataset):
+    count = dataset.count_rows()
+    done = run("lance", "take", dataset.uri, "--rows", f"0,{count}", check=False)
+    assert done.returncode == 1 and f"no row {count}".encode() in done.stderr
+    for rows in ("1,x", "-1", ",", "1,,2"):
+        assert run("lance", "take", dataset.uri, "--rows", rows, check=False).returncode == 1
+    assert run("lance", "take", dataset.uri, check=False).returncode == 1
+
+
+# ---- cat -------------------------------------------------------------------------------------------
+
+
+def test_cat_is_a_scan(dataset):
+    same(arrow("lance", "cat", dataset.uri), dataset.to_table())
+    same(arrow("lance", "cat", dataset.uri, "--columns", "flag,id"),
+         dataset.to_table(columns=["flag", "id"]))
+
+
+def test_cat_filters_by_sql(dataset):
+    got = arrow("lance", "cat", dataset.uri, "--columns", "id,text", "--filter",
+                "x < 0.25 AND text LIKE 'row1%' -- and no more")
+    want = dataset.to_table(columns=["id", "text"], filter="x < 0.25 AND text LIKE 'row1%'")
+    assert 0 < got.num_rows < dataset.count_rows()
+    assert got.to_pylist() == want.to_pylist()
+
+
+def test_cat_writes_csv_json_and_files(dataset, tmp_path):
+    out = tmp_path / "out.json"
+    run("lance", "cat", dataset.uri, "--columns", "id,flag", "--format", "json", "-o", out)
+    assert json.loads(out.read_text()) == dataset.to_table(columns=["id", "flag"]).to_pylist()
+    lines = run("lance", "cat", dataset.uri, "--columns", "id", "--format",
+                "csv").stdout.decode().split()
+    assert lines == ["id", *map(str, dataset.to_table(columns=["id"])["id"].to_pylist())]
+    assert run("lance", "cat", dataset.uri, "-o", tmp_path / "no" / "where",
+               check=False).returncode == 1
+
+
+def test_what_is_no_dataset_no_column_no_version_is_said(dataset, tmp_path):
+    for arguments, why in ((["cat", tmp_path / "nowhere"], "no directory"),
+                           (["stat", tmp_path], "no Lance dataset"),
+                           (["cat", dataset.uri, "--columns", "id,nope"], "nope"),
+                           (["cat", dataset.uri, "--columns", "id,id"], "twice"),
+                           (["cat", dataset.uri, "--version", 99], "99"),
+                           (["cat", dataset.uri, "--filter", "nope > 1"], "nope")):
+        done = run("lance", *arguments, check=False)
+        assert done.returncode == 1 and why in done.stderr.decode(), done.stderr
+    for arguments in (["cat"], ["fly", "x"], [], ["cat", dataset.uri, "--rows", "1"],
+                      ["stat", dataset.uri, "--version", "0"]):
+        assert run("lance", *arguments, check=False).returncode == 2
+
+
+# ---- verify and stat -------------------------------------------------------------------------------
+
+
+def test_verify_and_stat_say_what_pylance_says(dataset):
+    said = json.loads(run("lance", "stat", dataset.uri, "--json").stdout)
+    assert said["rows"] == dataset.count_rows()
+    assert said["version"] == dataset.version
+    assert said["fragments"] == len(dataset.get_fragments())
+    assert said["storage"] == dataset.data_storage_version
+    assert [column["name"] for column in said["columns"]] == dataset.schema.names
+    files = [os.path.join(dataset.uri, "data", file.path)
+             for fragment in dataset.get_fragments() for file in fragment.data_files()]
+    deletions = os.path.join(dataset.uri, "_deletions")
+    files += [os.path.join(deletions, name) for name in os.listdir(deletions)]
+    assert (said["files"], said["bytes"]) == (len(files), sum(map(os.path.getsize, files)))
+    assert json.loads(run("lance", "verify", dataset.uri, "--json").stdout)["ok"] is True
+
+
+def test_verify_finds_what_is_broken(tmp_path):
+    make(str(tmp_path / "good"))
+    good = tmp_path / "good" / "data"
+    names = sorted(os.listdir(good))
+    for harm in ("gone", "short", "changed"):
+        path = tmp_path / harm
+        shutil.copytree(tmp_path / "good", path)
+        file = path / "data" / names[1]
+        data = file.read_bytes()
+        if harm == "gone":
+            file.unlink()
+        elif harm == "short":
+            file.write_bytes(data[:-100])
+        else: # the second page buffer of some column
+            middle = len(data) // 3
+            file.write_bytes(data[:middle] + bytes(64) + b"\xff" * 64 + data[middle + 128:])
+        done = run("lance", "verify", path, check=False)
+        if harm != "changed": # data pages have no checksums: what still decodes is no error
+            assert done.returncode == 1 and names[1] in done.stderr.decode()
+        assert done.returncode in (0, 1)
+
+
+# ---- write -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", ["2.1", "2.2"])
+@pytest.mark.parametrize("profile", ["balanced", "fast", "small"])
+def test_what_is_written_pylance_reads(tmp_path, storage, profile):
+    table = rows_of(5000, 0, storage)
+    source = tmp_path / "in.arrow"
+    with pa.OSFile(str(source), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=700)
+    path = str(tmp_path / "out.lance")
+    run("lance", "write", path, source, "--data-format", storage, "--profile", profile)
+    run("lance", "write", path, source, "--mode", "append")
+    made = lance.dataset(path)
+    assert made.data_storage_version == storage
+    same(made.to_table(), pa.concat_tables([table, table]).unify_dictionaries())
+    assert run("lance", "write", path, source, check=False).returncode == 1
+    assert run("lance", "write", path, source, "--mode", "replace", check=False).returncode == 1
+    assert run("lance", "write", path, source, "--profile", "tiny", check=False).returncode == 1
+
+
+# ---- tables by name --------------------------------------------------------------------------------
+
+
+def test_managed_tables_are_found_by_name(lake, typed):
+    got = json.loads(lake.run("lance", "stat", "lab.typed", "--json").stdout)
+    assert got["rows"] == typed.num_rows
+    rows = lake.run("lance", "take", "lab.typed", "--rows", "7,7,0", "--columns", "id", "--format",
+                    "json")
+    assert json.loads(rows.stdout) == [{"id": 7}, {"id": 7}, {"id": 0}]
