@@ -7,7 +7,7 @@
 /* Long before the end they are renewed if it works; from `NEEDED` on it has to. */
 #define REFRESH_AHEAD_MS  ((int64_t)5 * 60 * 1000)
 #define REFRESH_NEEDED_MS ((int64_t)30 * 1000)
-#define RETRY_AFTER_MS    ((int64_t)10 * 1000) /* after a renewal that failed and was not needed */
+#define RENEW_PAUSE_MS    ((int64_t)2 * 1000) /* between renewals that are not needed yet */
 
 struct credentials_source {
     struct credentials_options options;
@@ -17,7 +17,7 @@ struct credentials_source {
     pthread_cond_t fetched;
     struct credentials *current;
     bool fetching;
-    int64_t retry_unix_ms;
+    int64_t renew_unix_ms;
 };
 
 lake_status credentials_new(struct lake_str access_key_id, struct lake_bytes secret_key,
@@ -218,11 +218,10 @@ static lake_status fetch(struct credentials_source *source, struct lake_error *e
     lake_status status = walk_chain(&source->options, &fresh, err);
     (void)pthread_mutex_lock(&source->lock);
     source->fetching = false;
+    source->renew_unix_ms = base_clock_unix_ms() + RENEW_PAUSE_MS;
     if (status == LAKE_OK) {
         drop_current(source);
         source->current = fresh;
-    } else {
-        source->retry_unix_ms = base_clock_unix_ms() + RETRY_AFTER_MS;
     }
     (void)pthread_cond_broadcast(&source->fetched);
     return status;
@@ -237,7 +236,7 @@ lake_status credentials_get(struct credentials_source *source, struct credential
         int64_t now = base_clock_unix_ms();
         int64_t left = source->current == NULL ? 0 : source->current->expires_unix_ms - now;
         if (left > REFRESH_AHEAD_MS ||
-            (left > REFRESH_NEEDED_MS && (source->fetching || now < source->retry_unix_ms)))
+            (left > REFRESH_NEEDED_MS && (source->fetching || now < source->renew_unix_ms)))
             break;
         if (source->fetching) {
             (void)pthread_cond_wait(&source->fetched, &source->lock);
@@ -278,7 +277,7 @@ bool credentials_expired(struct credentials_source *source, const struct credent
         hope = false;
     else if (source->current == credentials) {
         drop_current(source);
-        source->retry_unix_ms = 0;
+        source->renew_unix_ms = 0;
     }
     (void)pthread_mutex_unlock(&source->lock);
     return hope;

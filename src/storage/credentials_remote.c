@@ -3,6 +3,7 @@
 #include "http.h"
 #include "xml.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -174,8 +175,10 @@ static lake_status request_credentials(const struct ask *ask, bool xml, struct c
 static lake_status read_token(const char *path, char **out, struct lake_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return base_fail_errno(err, errno, "the token file %s cannot be opened", path);
+    if (fd < 0) { /* not NOT_FOUND, which would mean that no token is configured */
+        (void)base_fail_errno(err, errno, "it cannot be opened");
+        return lake_fail_wrap(err, LAKE_UNAUTHENTICATED, "there is no token in %s", path);
+    }
     char *token = base_alloc(MAX_TOKEN_BYTES + 1);
     size_t size = 0;
     ssize_t got = token == NULL ? -1 : 1;
@@ -277,22 +280,39 @@ lake_status credentials_fetch_web_identity(const struct credentials_options *opt
 
 /* ---- the container's service ---- */
 
+/* "127.x.y.z" */
+static bool is_loopback(const char *host)
+{
+    struct in_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}
+
 /* Plain HTTP would show the credentials to the network: only to addresses of this machine. */
 static bool address_allowed(const char *url)
 {
-    static const char *const local[] = {"http://127.",           "http://localhost",
-                                        "http://[::1]",          CONTAINER_ADDRESS,
-                                        "http://169.254.170.23", "http://[fd00:ec2::23]"};
+    static const char *const local[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",
+                                        "[fd00:ec2::23]"};
     if (base_str_has_prefix(base_str_of(url), "https://"))
         return true;
+    if (!base_str_has_prefix(base_str_of(url), "http://"))
+        return false;
+    const char *start = url + 7;
+    size_t size = strcspn(start, "/?#");
+    const char *bracket = start[0] == '[' ? memchr(start, ']', size) : start;
+    const char *colon =
+        bracket == NULL ? NULL : memchr(bracket, ':', size - (size_t)(bracket - start));
+    char host[64];
+    if (colon != NULL)
+        size = (size_t)(colon - start);
+    if (size >= sizeof(host) || memchr(start, '@', strcspn(start, "/?#")) != NULL)
+        return false;
+    memcpy(host, start, size);
+    host[size] = '\0';
     for (size_t i = 0; i < BASE_ARRAY_LEN(local); i++) {
-        size_t size = strlen(local[i]);
-        char next = strncmp(url, local[i], size) == 0 ? url[size] : 'x';
-        bool whole = next == '\0' || next == ':' || next == '/';
-        if (whole || (i == 0 && next >= '0' && next <= '9' && strpbrk(url, "@") == NULL))
+        if (strcmp(host, local[i]) == 0)
             return true;
     }
-    return false;
+    return is_loopback(host);
 }
 
 lake_status credentials_fetch_container(const struct credentials_options *options,

@@ -179,6 +179,7 @@ static int on_seek(void *context, curl_off_t offset, int origin)
     if (offset != 0 || origin != SEEK_SET)
         return CURL_SEEKFUNC_CANTSEEK;
     transfer->body_sent = 0;
+    transfer->reply->resent = true;
     if (request->produce != NULL && !request->rewind(request->context))
         return CURL_SEEKFUNC_FAIL;
     return CURL_SEEKFUNC_OK;
@@ -478,6 +479,8 @@ static void set_limits(struct http_transfer *transfer)
         int64_t left = transfer->request->deadline_us - base_clock_monotonic_us();
         (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)BASE_MAX(left / 1000, 1));
     }
+    if (transfer->request->once)
+        (void)curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -544,6 +547,7 @@ lake_status http_transfer_start(struct http_engine *engine, const struct http_re
     base_buffer_init(&reply->headers, HTTP_MAX_HEADER_BYTES);
     base_buffer_init(&reply->body, HTTP_MAX_REPLY_BYTES);
     reply->status = 0;
+    reply->resent = false;
     lake_status status = set_up(transfer, err);
     if (status != LAKE_OK) {
         release_transfer(transfer);

@@ -31,7 +31,10 @@ lake_status http_engine_new(const struct http_options *options, struct http_engi
 void http_engine_free(struct http_engine *engine);
 
 struct http_reply {
-    int status;                 /* 0: there was no reply */
+    int status; /* 0: there was no reply */
+    /* A kept connection was dead, so that the body was sent again on a new one: the server may
+     * have seen the request twice. */
+    bool resent;
     struct base_buffer headers; /* lines as they came, each ended by \n */
     struct base_buffer body;    /* unless it went elsewhere */
 };
@@ -60,6 +63,7 @@ struct http_request {
     /* The body: `body`, or what `produce` gives, `produced_bytes` in all. `produce` returns how
      * many bytes it put into `out`, SIZE_MAX when it cannot; `rewind` starts over. */
     struct lake_bytes body;
+    bool once; /* never sent twice behind the caller's back: for requests without a body */
     size_t (*produce)(void *context, uint8_t *out, size_t capacity);
     bool (*rewind)(void *context);
     uint64_t produced_bytes;

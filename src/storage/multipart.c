@@ -1,9 +1,16 @@
 /* Multipart uploads and presigned reads of any store that has them. */
 #include "storage.h"
+
+#include "checksum.h"
 #include "storage_internal.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
+
+void storage_part_checksum(struct lake_bytes data, char out[16])
+{
+    checksum_crc32c_text(checksum_crc32c(0, data), out);
+}
 
 struct storage_multipart {
     struct storage_store *store;

@@ -60,8 +60,8 @@ static enum storage_s3_payload payload_kind(const struct s3_call *call)
 {
     const struct s3_store *store = call->store;
     enum storage_s3_payload kind = store->options.payload;
-    if (call->body.size == 0)
-        return STORAGE_S3_PAYLOAD_SIGNED;
+    if (call->body.size == 0 || strcmp(call->method, "PUT") != 0)
+        return STORAGE_S3_PAYLOAD_SIGNED; /* requests with a document are no objects */
     if (kind != STORAGE_S3_PAYLOAD_AUTO)
         return kind;
     bool loopback = base_str_has_prefix(base_str_of(store->host), "127.") ||
@@ -221,6 +221,7 @@ static lake_status begin_attempt(struct s3_call *call, struct lake_error *err)
                                           .accept = call->accept,
                                           .consume = call->consume,
                                           .full = call->full,
+                                          .once = call->changes && call->body.size == 0,
                                           .context = call->context,
                                           .deadline_us = call->streaming ? 0 : call->deadline_us};
     base_buffer_clear(&call->text);

@@ -178,10 +178,14 @@ static lake_status status_of(const struct s3_call *call)
         if (is(call, known_codes[i].code))
             return known_codes[i].status;
     }
+    if (passes(call))
+        return LAKE_UNAVAILABLE;
     switch (call->reply.status) {
     case 301:
     case 307:
         return LAKE_FAILED_PRECONDITION;
+    case 400:
+        return LAKE_INVALID_ARGUMENT;
     case 401:
         return LAKE_UNAUTHENTICATED;
     case 403:
@@ -197,7 +201,7 @@ static lake_status status_of(const struct s3_call *call)
     case 501:
         return LAKE_UNIMPLEMENTED;
     default:
-        return passes(call) ? LAKE_UNAVAILABLE : LAKE_UNKNOWN;
+        return LAKE_UNKNOWN;
     }
 }
 
@@ -239,8 +243,9 @@ static enum s3_verdict judge_refusal(struct s3_call *call, struct lake_error *er
          (status == 403 && call->code[0] == '\0')) &&
         learn_clock(call))
         return S3_TRY_AT_ONCE;
-    if (status == 403 && call->code[0] == '\0' && renew_credentials(call) &&
-        call->credentials->session_token.size > 0)
+    /* To a HEAD nobody says why. */
+    if ((status == 400 || status == 403) && call->code[0] == '\0' &&
+        call->credentials->session_token.size > 0 && renew_credentials(call))
         return S3_TRY_AT_ONCE;
     return passes(call) ? S3_TRY_AGAIN : S3_FAILED;
 }
@@ -248,6 +253,7 @@ static enum s3_verdict judge_refusal(struct s3_call *call, struct lake_error *er
 enum s3_verdict s3_judge(struct s3_call *call, enum http_failure failure, struct lake_error *err)
 {
     call->code[0] = '\0';
+    call->maybe_done = call->maybe_done || (call->changes && call->reply.resent);
     switch (failure) {
     case HTTP_COMPLETE:
         break;

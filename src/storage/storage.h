@@ -155,6 +155,9 @@ struct storage_part {
     char etag[STORAGE_VERSION_BYTES];
     char checksum[16]; /* CRC-32C in base64; empty: none */
 };
+/* What storage_part.checksum is of these bytes. Not every service lists the checksums of the parts
+ * it holds, but some want those of all parts to complete: whoever resumes has the bytes anyway. */
+void storage_part_checksum(struct lake_bytes data, char out[16]);
 
 /*
  * One upload, used by one thread. Parts are sent side by side: start up to

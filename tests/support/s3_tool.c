@@ -133,8 +133,14 @@ static lake_status send_parts(struct storage_multipart *upload, struct lake_byte
     size_t done = 0;
     lake_status status = storage_multipart_parts(upload, &held, &held_count, err);
     number("held", held_count);
-    for (size_t i = 0; i < held_count; i++)
+    for (size_t i = 0; i < held_count; i++) {
+        size_t at = (held[i].number - 1) * part_bytes;
         parts[held[i].number - 1] = held[i];
+        if (getenv("S3_TOOL_NO_CHECKSUMS") == NULL)
+            storage_part_checksum(
+                (struct lake_bytes){data.data + at, BASE_MIN(part_bytes, data.size - at)},
+                parts[held[i].number - 1].checksum);
+    }
     for (size_t i = 0, at = 0; status == LAKE_OK && i < count; i++, at += part_bytes) {
         if (parts[i].etag[0] != '\0' || done == stop_after)
             continue;
