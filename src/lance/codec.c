@@ -165,6 +165,33 @@ static lake_status decompress_lz4(struct lake_bytes data, size_t max_bytes, stru
     return LAKE_OK;
 }
 
+/* A frame that does not say how much is in it, as a stream: what earlier releases wrote. */
+static lake_status decompress_stream(struct lance_codec_context *context, struct lake_bytes data,
+                                     size_t max_bytes, struct base_buffer *out,
+                                     struct lake_error *err)
+{
+    ZSTD_inBuffer in = {data.data, data.size, 0};
+    size_t left = 1;
+    (void)ZSTD_DCtx_reset(context->zstd, ZSTD_reset_session_only);
+    while (left != 0) {
+        size_t room = BASE_MIN(ZSTD_DStreamOutSize(), max_bytes - out->size);
+        lake_status status = base_buffer_reserve(out, room + 16, err);
+        if (status != LAKE_OK)
+            return status;
+        ZSTD_outBuffer to = {out->data + out->size, room, 0};
+        size_t before = in.pos;
+        left = ZSTD_decompressStream(context->zstd, &to, &in);
+        out->size += to.pos;
+        if (ZSTD_isError(left))
+            return lake_fail(err, LAKE_DATA_LOSS, "a Zstandard buffer does not decompress: %s",
+                             ZSTD_getErrorName(left));
+        if (left != 0 && to.pos == 0 && in.pos == before)
+            return room == 0 ? too_large(out->size + 1, max_bytes, err)
+                             : lake_fail(err, LAKE_DATA_LOSS, "a Zstandard buffer is cut short");
+    }
+    return LAKE_OK;
+}
+
 static lake_status decompress_zstd(struct lance_codec_context *context, struct lake_bytes data,
                                    size_t max_bytes, struct base_buffer *out,
                                    struct lake_error *err)
@@ -174,17 +201,19 @@ static lake_status decompress_zstd(struct lance_codec_context *context, struct l
     if (data.size >= 4 && base_load_u32le(data.data) == ZSTD_FRAME_MAGIC) {
         start = 0;
         size = ZSTD_getFrameContentSize(data.data, data.size);
-        if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN)
-            return lake_fail(err, LAKE_DATA_LOSS, "a Zstandard frame does not say its size");
+        if (size == ZSTD_CONTENTSIZE_ERROR)
+            return lake_fail(err, LAKE_DATA_LOSS, "a Zstandard frame's header is broken");
     } else if (data.size >= 8) {
         size = base_load_u64le(data.data);
     } else {
         return lake_fail(err, LAKE_DATA_LOSS, "a Zstandard buffer has only %zu bytes", data.size);
     }
-    if (size > max_bytes || size / ZSTD_MAX_EXPANSION > data.size)
-        return too_large(size, BASE_MIN(max_bytes, data.size * ZSTD_MAX_EXPANSION), err);
     if (context->zstd == NULL && (context->zstd = ZSTD_createDCtx()) == NULL)
         return base_fail_no_memory(err, 1U << 17);
+    if (start == 0 && size == ZSTD_CONTENTSIZE_UNKNOWN)
+        return decompress_stream(context, data, max_bytes, out, err);
+    if (size > max_bytes || size / ZSTD_MAX_EXPANSION > data.size)
+        return too_large(size, BASE_MIN(max_bytes, data.size * ZSTD_MAX_EXPANSION), err);
     lake_status status = base_buffer_reserve(out, (size_t)size + 16, err);
     if (status != LAKE_OK)
         return status;

@@ -6,8 +6,8 @@
  * many rows, and what is above is thinned out.
  */
 #include "array_build.h"
-#include "blob_read.h"
 #include "file_read.h"
+#include "stored_read.h"
 #include "v20_read.h"
 
 #include <string.h>
@@ -320,9 +320,10 @@ static lake_status build(const struct lance_field_reader *reader, struct node no
         return build_nested(reader, node, layer, out, err);
     struct lance_leaf_reader *leaf = node.leaves[0].reader;
     lake_status status = lance_array_of_leaf(&leaf->values, layer, &leaf->dictionary, out, err);
-    if (status == LAKE_OK && node.field->stored != LANCE_STORED_PLAIN && !reader->blob_descriptions)
-        status = lance_blobs_load(leaf->file, node.field->stored, reader->counters, out, err);
-    return status;
+    return status != LAKE_OK
+               ? status
+               : lance_stored_load(leaf->file, node.field->stored, reader->blob_descriptions,
+                                   reader->counters, out, err);
 }
 
 /* Storage 2.0 has no reader that goes on: each run is an array, and these become one. */

@@ -322,7 +322,7 @@ static bool is_json(const struct ArrowSchema *column)
     return column->metadata != NULL &&
            ArrowMetadataGetValue(column->metadata, ArrowCharView("ARROW:extension:name"), &name) ==
                NANOARROW_OK &&
-           name.data != NULL && name.size_bytes == 10 && memcmp(name.data, "lance.json", 10) == 0;
+           name.data != NULL && name.size_bytes == 10 && memcmp(name.data, "arrow.json", 10) == 0;
 }
 
 static lake_status check_filter(const struct lance_filter *filter, struct lake_error *err)

@@ -55,9 +55,9 @@ void lance_schema_fini(struct lance_schema *schema)
     if (schema->arrow.release != NULL) {
         ArrowSchemaRelease(&schema->arrow);
     }
-    for (size_t i = 0; schema->descriptions != NULL && i < LANCE_STORED_KINDS; i++) {
-        if (schema->descriptions[i].release != NULL) {
-            ArrowSchemaRelease(&schema->descriptions[i]);
+    for (size_t i = 0; schema->stored_types != NULL && i < LANCE_STORED_KINDS; i++) {
+        if (schema->stored_types[i].release != NULL) {
+            ArrowSchemaRelease(&schema->stored_types[i]);
         }
     }
     base_arena_free(schema->arena);
@@ -155,19 +155,23 @@ static lake_status set_arrow_metadata(struct ArrowSchema *schema,
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, count * 32);
 }
 
-/* Of a blob shown as its bytes: the extension's storage is another type. */
-static lake_status drop_extension_name(struct ArrowSchema *schema, struct lake_error *err)
+/* What is shown in another form than stored is another extension, or none (`name` NULL). */
+static lake_status set_extension_name(struct ArrowSchema *schema, const char *name,
+                                      struct lake_error *err)
 {
     struct ArrowBuffer metadata;
-    if (ArrowMetadataBuilderInit(&metadata, schema->metadata) != NANOARROW_OK ||
-        ArrowMetadataBuilderRemove(&metadata, ArrowCharView("ARROW:extension:name")) !=
-            NANOARROW_OK ||
-        ArrowSchemaSetMetadata(schema, (const char *)metadata.data) != NANOARROW_OK) {
-        ArrowBufferReset(&metadata);
-        return base_fail_no_memory(err, 64);
+    struct ArrowStringView key = ArrowCharView("ARROW:extension:name");
+    ArrowErrorCode code = ArrowMetadataBuilderInit(&metadata, schema->metadata);
+    if (code == NANOARROW_OK && name == NULL) {
+        code = ArrowMetadataBuilderRemove(&metadata, key);
+    } else if (code == NANOARROW_OK) {
+        code = ArrowMetadataBuilderSet(&metadata, key, ArrowCharView(name));
+    }
+    if (code == NANOARROW_OK) {
+        code = ArrowSchemaSetMetadata(schema, (const char *)metadata.data);
     }
     ArrowBufferReset(&metadata);
-    return LAKE_OK;
+    return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, 64);
 }
 
 static lake_status entries_of_arrow(struct base_arena *arena, const char *metadata,
@@ -228,7 +232,7 @@ struct flat { /* one entry of the list, linked by index; UINT32_MAX is none */
 
 struct tree_builder {
     struct base_arena *arena;
-    struct ArrowSchema *descriptions;
+    struct ArrowSchema *stored_types;
     struct flat *flat;
     size_t count;
     uint32_t *by_id; /* indexes of flat, ascending by id, while linking */
@@ -398,15 +402,20 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
     ArrowSchemaInit(arrow);
     lake_status status = copy_field(builder, flat, out, err);
     bool blob_v2 = status == LAKE_OK && out->stored == LANCE_STORED_BLOB_V2;
+    bool json = status == LAKE_OK && out->stored == LANCE_STORED_JSON;
     if (status == LAKE_OK) {
-        status = lance_logical_type_apply(blob_v2 ? "large_binary" : out->logical_type, arrow, err);
+        const char *shown = blob_v2 ? "large_binary" : json ? "string" : out->logical_type;
+        status = lance_logical_type_apply(shown, arrow, err);
     }
     if (status == LAKE_OK) {
         status = set_arrow_metadata(arrow, flat->pb->metadata, flat->pb->n_metadata, err);
     }
     if (blob_v2 && status == LAKE_OK) {
-        status = drop_extension_name(arrow, err);
+        status = set_extension_name(arrow, NULL, err);
         out->child_count = 0; /* what a writer passes in, none of which is stored */
+    }
+    if (json && status == LAKE_OK) {
+        status = set_extension_name(arrow, "arrow.json", err);
     }
     if (status != LAKE_OK) {
         return status;
@@ -417,7 +426,7 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
     arrow->flags = out->nullable ? ARROW_FLAG_NULLABLE : 0;
     out->arrow = out->stored_arrow = arrow;
     if (out->stored != LANCE_STORED_PLAIN) {
-        out->stored_arrow = &builder->descriptions[out->stored];
+        out->stored_arrow = &builder->stored_types[out->stored];
     }
     if (out->child_count == 0) {
         return LAKE_OK;
@@ -484,17 +493,17 @@ lake_status lance_schema_from_fields(LancePb__Field *const *fields, size_t field
         return status;
     }
     struct tree_builder builder = {.arena = schema.arena, .count = field_count};
-    schema.descriptions =
-        base_arena_calloc_array(schema.arena, LANCE_STORED_KINDS, sizeof(*schema.descriptions));
-    if (schema.descriptions == NULL) {
+    schema.stored_types =
+        base_arena_calloc_array(schema.arena, LANCE_STORED_KINDS, sizeof(*schema.stored_types));
+    if (schema.stored_types == NULL) {
         status = no_memory(err);
         goto out;
     }
-    status = lance_blob_descriptions(schema.descriptions, err);
+    status = lance_stored_types(schema.stored_types, err);
     if (status != LAKE_OK) {
         goto out;
     }
-    builder.descriptions = schema.descriptions;
+    builder.stored_types = schema.stored_types;
     builder.flat = base_calloc_array(field_count + 1, sizeof(*builder.flat));
     builder.by_id = base_calloc_array(field_count + 1, sizeof(*builder.by_id));
     if (builder.flat == NULL || builder.by_id == NULL) {
@@ -640,9 +649,11 @@ static lake_status check_writable(const struct flattener *flat, const struct Arr
     }
     struct ArrowStringView extension = {NULL, 0};
     (void)ArrowMetadataGetValue(arrow->metadata, ArrowCharView("ARROW:extension:name"), &extension);
-    if (extension.size_bytes == 13 && memcmp(extension.data, "lance.blob.v2", 13) == 0) {
+    struct lake_str found = {extension.data, (size_t)extension.size_bytes};
+    if (base_str_equal_c(found, "lance.blob.v2") || strcmp(logical_type, "json") == 0) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %s is a Lance blob, which Lake does not write", name);
+                         "column %s is of Lance's type %.*s, which Lake does not write", name,
+                         LAKE_STR_FMT(found));
     }
     for (size_t i = 0; i < BASE_ARRAY_LEN(refused); i++) {
         if (arrow->metadata != NULL &&

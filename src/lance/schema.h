@@ -24,6 +24,7 @@ enum lance_stored {
     LANCE_STORED_PLAIN,
     LANCE_STORED_BLOB_V1, /* rows of {position, size} in the same file */
     LANCE_STORED_BLOB_V2, /* rows of {kind, position, size, blob_id, blob_uri} */
+    LANCE_STORED_JSON,    /* documents in binary form, which are shown as text */
     LANCE_STORED_KINDS
 };
 
@@ -40,14 +41,14 @@ struct lance_field {
     struct lance_field *children;
     size_t child_count;
     const struct ArrowSchema *arrow; /* this field's Arrow type, borrowed from the tree; of a blob
-                                        the type of its bytes */
-    const struct ArrowSchema *stored_arrow; /* the type of its column: of a blob its descriptions */
+                                        the type of its bytes, of JSON that of its text */
+    const struct ArrowSchema *stored_arrow; /* the type of its column */
 };
 
 struct lance_schema {
     struct base_arena *arena;         /* owns the tree */
     struct ArrowSchema arrow;         /* struct of the top-level fields */
-    struct ArrowSchema *descriptions; /* of blobs, by enum lance_stored */
+    struct ArrowSchema *stored_types; /* by enum lance_stored */
     struct lance_field *fields;
     size_t field_count; /* top level */
     int32_t max_field_id;
@@ -105,11 +106,12 @@ void lance_field_leaf_ids(const struct lance_field *field, int32_t *out);
  * a column for each. */
 size_t lance_field_node_count(const struct lance_field *field);
 
-/* ---- blobs (blob_type.c) ---- */
+/* ---- what is stored in another form (stored_type.c) ---- */
 
 enum lance_stored lance_field_stored_as(const struct lance_field *field);
-/* Fills out[LANCE_STORED_BLOB_V1] and [.._V2]: the types of their columns. */
-lake_status lance_blob_descriptions(struct ArrowSchema *out, struct lake_error *err);
+/* Fills out[LANCE_STORED_KINDS] with the types of columns; that of LANCE_STORED_PLAIN stays empty.
+ */
+lake_status lance_stored_types(struct ArrowSchema *out, struct lake_error *err);
 /* The type of the field's arrays when blobs are read as descriptions. Released by the caller. */
 lake_status lance_field_description_type(const struct lance_field *field, struct ArrowSchema *out,
                                          struct lake_error *err);

@@ -6,7 +6,7 @@
 #include "v20_read.h"
 
 #include "array_build.h"
-#include "blob_read.h"
+#include "stored_read.h"
 #include "v20_page.h"
 
 #include <string.h>
@@ -176,11 +176,10 @@ static lake_status read_leaf(const struct lance_v20_reader *reader, struct v20_n
     layer.valid = leaf->valid;
     status = lance_array_of_leaf(&leaf->values, &layer, &leaf->dictionary, out, err);
     leaf->valid = layer.valid; /* what was moved out of it is gone */
-    if (status == LAKE_OK && node->field->stored != LANCE_STORED_PLAIN &&
-        !reader->blob_descriptions)
-        status =
-            lance_blobs_load(node->source.file, node->field->stored, reader->counters, out, err);
-    return status;
+    return status != LAKE_OK
+               ? status
+               : lance_stored_load(node->source.file, node->field->stored,
+                                   reader->blob_descriptions, reader->counters, out, err);
 }
 
 /* Lists [start, start + count): where they start among the items that the read covers, which are

@@ -1,6 +1,7 @@
-#include "blob_read.h"
+#include "stored_read.h"
 
 #include "array_build.h"
+#include "jsonb.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -227,9 +228,9 @@ static lake_status read_all(const struct blobs *blobs, struct base_buffer *scrat
     return status;
 }
 
-lake_status lance_blobs_load(struct lance_file *file, enum lance_stored stored,
-                             struct lance_read_counters *counters, struct ArrowArray *array,
-                             struct lake_error *err)
+static lake_status load_blobs(struct lance_file *file, enum lance_stored stored,
+                              struct lance_read_counters *counters, struct ArrowArray *array,
+                              struct lake_error *err)
 {
     static const struct lance_leaf_type type = {
         .kind = LANCE_LEAF_VARIABLE, .items = 1, .offset_bytes = 8};
@@ -258,4 +259,15 @@ lake_status lance_blobs_load(struct lance_file *file, enum lance_stored stored,
     lance_bits_fini(&layer.valid);
     lance_leaf_values_fini(&values);
     return status;
+}
+
+lake_status lance_stored_load(struct lance_file *file, enum lance_stored stored,
+                              bool blob_descriptions, struct lance_read_counters *counters,
+                              struct ArrowArray *array, struct lake_error *err)
+{
+    if (stored == LANCE_STORED_PLAIN)
+        return LAKE_OK;
+    if (stored == LANCE_STORED_JSON)
+        return lance_jsonb_array_to_text(array, err);
+    return blob_descriptions ? LAKE_OK : load_blobs(file, stored, counters, array, err);
 }

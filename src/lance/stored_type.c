@@ -1,6 +1,7 @@
 /*
- * The types of blob columns: their bytes, which is what a table's schema shows, and the rows that
- * describe where the bytes lie, which is what a data file holds.
+ * Columns whose data files hold another form of them: blobs, of which a table's schema shows the
+ * bytes and a data file has rows that describe where the bytes lie; JSON, of which the schema shows
+ * text.
  */
 #include "schema.h"
 
@@ -24,6 +25,9 @@ enum lance_stored lance_field_stored_as(const struct lance_field *field)
     }
     if (strcmp(field->logical_type, "large_binary") == 0 && metadata_is(field, BLOB_KEY, "true")) {
         return LANCE_STORED_BLOB_V1;
+    }
+    if (strcmp(field->logical_type, "json") == 0) {
+        return LANCE_STORED_JSON;
     }
     return LANCE_STORED_PLAIN;
 }
@@ -52,7 +56,7 @@ static ArrowErrorCode set_members(struct ArrowSchema *out, const struct member *
     return code;
 }
 
-lake_status lance_blob_descriptions(struct ArrowSchema *out, struct lake_error *err)
+lake_status lance_stored_types(struct ArrowSchema *out, struct lake_error *err)
 {
     static const struct member v1[] = {{"position", "L"}, {"size", "L"}};
     static const struct member v2[] = {
@@ -61,6 +65,10 @@ lake_status lance_blob_descriptions(struct ArrowSchema *out, struct lake_error *
         set_members(&out[LANCE_STORED_BLOB_V1], v1, BASE_ARRAY_LEN(v1), ARROW_FLAG_NULLABLE);
     if (code == NANOARROW_OK) {
         code = set_members(&out[LANCE_STORED_BLOB_V2], v2, BASE_ARRAY_LEN(v2), 0);
+    }
+    if (code == NANOARROW_OK) {
+        ArrowSchemaInit(&out[LANCE_STORED_JSON]);
+        code = ArrowSchemaSetFormat(&out[LANCE_STORED_JSON], "Z");
     }
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, 8 * sizeof(*out));
 }
@@ -93,7 +101,7 @@ static ArrowErrorCode set_description_metadata(const struct lance_field *field,
 /* Puts descriptions in the place of the blobs at and below `field`. */
 static ArrowErrorCode replace_blobs(const struct lance_field *field, struct ArrowSchema *at)
 {
-    if (field->stored == LANCE_STORED_PLAIN) {
+    if (field->stored != LANCE_STORED_BLOB_V1 && field->stored != LANCE_STORED_BLOB_V2) {
         ArrowErrorCode code = NANOARROW_OK;
         for (size_t i = 0;
              code == NANOARROW_OK && i < field->child_count && field->kind != LANCE_NODE_LEAF;
