@@ -331,6 +331,8 @@ static lake_status set_item(struct ArrowSchema *item, struct lake_str type, stru
     if (ArrowMetadataBuilderInit(&metadata, NULL) != NANOARROW_OK ||
         ArrowMetadataBuilderAppend(&metadata, ArrowCharView(EXTENSION_NAME),
                                    ArrowCharView(BFLOAT16)) != NANOARROW_OK ||
+        ArrowMetadataBuilderAppend(&metadata, ArrowCharView("ARROW:extension:metadata"),
+                                   ArrowCharView("")) != NANOARROW_OK ||
         ArrowSchemaSetMetadata(item, (const char *)metadata.data) != NANOARROW_OK) {
         ArrowBufferReset(&metadata);
         return base_fail_no_memory(err, 64);

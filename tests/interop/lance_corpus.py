@@ -308,6 +308,35 @@ def add_blob_versions(corpus, name, table, versions=VERSIONS):
             corpus.expectations[-1].blobs = dataset.to_table(blob_handling="all_binary")
 
 
+# ---- extension types --------------------------------------------------------------------------------
+
+
+def documents(rng):
+    numbers = [0, -0.0, 1, -1, 127, 128, -129, 65536, 2**63, 2**64 - 1, -(2**63), 1.5, 1e15, 1e16, 1e-5, 1e-6,
+               5e-324, 1.7976931348623157e308, 2.2250738585072014e-308, 0.1 + 0.2]
+    numbers += [rng.gauss(0, 1) * 10 ** rng.randint(-9, 20) for _ in range(300)]
+    texts = ["null", "true", "[]", "{}", '""', '"\\b\\f\\t\\u001f\\"\\\\ é😀"', '[1,[2,[3,{"a":[null,true,false]}]]]',
+             '{"b":2, "a":{"":"x","z":[ 1 ]}}', "1e400", "123456789012345678901234567890"]
+    return texts + [repr(number) for number in numbers]
+
+
+def add_extensions(corpus):
+    kind = pa.json_(pa.string())
+    texts = pick(documents(corpus.random), 0.1, corpus.random)
+    array = pa.array(texts, kind)
+    inner = pa.StructArray.from_arrays([array, pa.array(range(len(texts)))], names=["j", "k"])
+    lists = pa.ListArray.from_arrays(pa.array(range(0, len(texts) + 1, 2), pa.int32()), array)
+    corpus.each_version("json", pa.table({"j": array, "s": inner}))
+    corpus.each_version("json_in_list", pa.table({"l": lists}))
+    corpus.each_version("uuid", pa.table({"u": pa.array([bytes([i] * 16) for i in range(50)], pa.uuid())}))
+    brain = {"ARROW:extension:name": "lance.bfloat16", "ARROW:extension:metadata": ""}
+    item = pa.field("item", pa.binary(2), metadata=brain)
+    schema = pa.schema([pa.field("b", pa.binary(2), metadata=brain), pa.field("v", pa.list_(item, 2))])
+    pairs = [[bytes([i, 63]), bytes([63, i])] for i in range(100)]
+    rows = [pa.array(pick([pair[0] for pair in pairs], 0.2, corpus.random), pa.binary(2)), pa.array(pairs, schema.field("v").type)]
+    corpus.each_version("bfloat16", pa.table(rows, schema=schema))
+
+
 # ---- what tables go through -------------------------------------------------------------------------
 
 
@@ -417,6 +446,6 @@ def add_evolution(corpus):
 def make(directory):
     corpus = Corpus(directory)
     corpus.directory.mkdir(parents=True, exist_ok=True)
-    for add in (add_scalars, add_nested, add_packed, add_distributions, add_blobs, add_histories, add_evolution):
+    for add in (add_scalars, add_nested, add_packed, add_distributions, add_blobs, add_extensions, add_histories, add_evolution):
         add(corpus)
     return corpus
