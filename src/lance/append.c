@@ -381,7 +381,8 @@ lake_status lance_dataset_create(struct storage_store *store, const struct Arrow
         status = commit(append, &all, &all.commit, &manifest, err);
     }
     if (status == LAKE_OK) {
-        status = lance_dataset_of_manifest(store, NULL, NULL, manifest, out, err);
+        status = lance_dataset_of_manifest(&(struct lance_opening){.store = store, .root = store},
+                                           manifest, out, err);
     }
     lance_append_free(append);
     lance_schema_fini(&tree);

@@ -23,6 +23,7 @@ void lance_dataset_unref(struct lance_dataset *dataset)
     }
     lance_manifest_unref(dataset->manifest);
     storage_store_unref(dataset->store);
+    lance_bases_fini(&dataset->bases);
     base_free(dataset->fragment_rows);
     base_free(dataset->cache_key);
     base_free(dataset);
@@ -30,29 +31,45 @@ void lance_dataset_unref(struct lance_dataset *dataset)
 
 /* ---- files ---- */
 
+/* Where one of a version's files lies. */
+struct place {
+    struct storage_store *store;
+    const struct lance_base *base; /* NULL: in the dataset's own directory */
+};
+
+static lake_status find_place(const struct lance_dataset *dataset, bool has_base_id,
+                              uint32_t base_id, struct place *out, struct lake_error *err)
+{
+    *out = (struct place){.store = dataset->store};
+    if (!has_base_id) {
+        return LAKE_OK;
+    }
+    lake_status status = lance_bases_find(&dataset->bases, base_id, &out->base, err);
+    if (status == LAKE_OK) {
+        out->store = out->base->store;
+    }
+    return status;
+}
+
 /* False when nothing is to be cached under it. */
-static bool cache_key_of(const struct lance_dataset *dataset, const char *suffix,
-                         char out[CACHE_KEY_BYTES])
+static bool cache_key_of(const struct lance_dataset *dataset, const struct place *place,
+                         const char *suffix, char out[CACHE_KEY_BYTES])
 {
     if (dataset->cache == NULL || dataset->cache_key == NULL) {
         return false;
     }
-    int length = snprintf(out, CACHE_KEY_BYTES, "%s\n%s", dataset->cache_key, suffix);
+    int length = snprintf(out, CACHE_KEY_BYTES, "%s\n%s%s%s", dataset->cache_key,
+                          place->base == NULL ? "" : place->base->path,
+                          place->base == NULL ? "" : "\n", suffix);
     return length > 0 && length < CACHE_KEY_BYTES;
 }
 
-lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
-                                    struct lance_file **out, struct lake_error *err)
+static lake_status open_data_file(struct lance_dataset *dataset, const struct place *place,
+                                  const char *key, uint64_t size_bytes, struct lance_file **out,
+                                  struct lake_error *err)
 {
-    char key[STORAGE_MAX_KEY_BYTES + 1];
     char cache_key[CACHE_KEY_BYTES];
-    struct lake_str path = lance_pb_str(file->path);
-    int length = snprintf(key, sizeof(key), "data/%.*s", LAKE_STR_FMT(path));
-    if (length < 0 || (size_t)length >= sizeof(key) || memchr(key, '\0', (size_t)length) != NULL ||
-        !storage_key_valid(base_str_of(key))) {
-        return lake_fail(err, LAKE_DATA_LOSS, "the manifest names a data file by no valid path");
-    }
-    bool cached = cache_key_of(dataset, key, cache_key);
+    bool cached = cache_key_of(dataset, place, key, cache_key);
     if (cached) {
         *out = lance_cache_get(dataset->cache, LANCE_CACHED_FILE, cache_key);
         if (*out != NULL) {
@@ -60,8 +77,7 @@ lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb
         }
     }
     struct lance_file *opened = NULL;
-    lake_status status =
-        lance_file_open(dataset->store, base_str_of(key), file->file_size_bytes, &opened, err);
+    lake_status status = lance_file_open(place->store, base_str_of(key), size_bytes, &opened, err);
     if (status == LAKE_NOT_FOUND) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
                               "the data file %s, which version %" PRIu64 " refers to, is gone", key,
@@ -78,6 +94,25 @@ lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb
     return LAKE_OK;
 }
 
+lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
+                                    struct lance_file **out, struct lake_error *err)
+{
+    char key[STORAGE_MAX_KEY_BYTES + 1];
+    struct place place;
+    struct lake_str path = lance_pb_str(file->path);
+    lake_status status = find_place(dataset, file->has_base_id, file->base_id, &place, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    bool in_data = place.base == NULL || place.base->is_root;
+    int length = snprintf(key, sizeof(key), "%s%.*s", in_data ? "data/" : "", LAKE_STR_FMT(path));
+    if (length < 0 || (size_t)length >= sizeof(key) || memchr(key, '\0', (size_t)length) != NULL ||
+        !storage_key_valid(base_str_of(key))) {
+        return lake_fail(err, LAKE_DATA_LOSS, "the manifest names a data file by no valid path");
+    }
+    return open_data_file(dataset, &place, key, file->file_size_bytes, out, err);
+}
+
 lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t index,
                                          struct lance_deletions **out, struct lake_error *err)
 {
@@ -85,13 +120,24 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
     const LancePb__DeletionFile *file = fragment->deletion_file;
     char suffix[128];
     char cache_key[CACHE_KEY_BYTES];
+    struct place place;
     if (file == NULL) {
         *out = NULL;
         return LAKE_OK;
     }
+    lake_status status = find_place(dataset, file->has_base_id, file->base_id, &place, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (place.base != NULL && !place.base->is_root) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "the deletion file of fragment %" PRIu64
+                         " lies at %s, which is no dataset's root",
+                         fragment->id, place.base->path);
+    }
     (void)snprintf(suffix, sizeof(suffix), "_deletions/%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%u",
                    fragment->id, file->read_version, file->id, file->file_type);
-    bool cached = cache_key_of(dataset, suffix, cache_key);
+    bool cached = cache_key_of(dataset, &place, suffix, cache_key);
     if (cached) {
         *out = lance_cache_get(dataset->cache, LANCE_CACHED_DELETIONS, cache_key);
         if (*out != NULL) {
@@ -99,8 +145,8 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
         }
     }
     struct lance_deletions *deletions = NULL;
-    lake_status status = lance_deletions_read(dataset->store, fragment->id, file,
-                                              dataset->fragment_rows[index], &deletions, err);
+    status = lance_deletions_read(place.store, fragment->id, file, dataset->fragment_rows[index],
+                                  &deletions, err);
     if (status != LAKE_OK) {
         return status;
     }
@@ -183,9 +229,9 @@ static lake_status count_rows(struct lance_dataset *dataset, struct lake_error *
     return LAKE_OK;
 }
 
-lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_cache *cache,
-                                      const char *cache_key, struct lance_manifest *manifest,
-                                      struct lance_dataset **out, struct lake_error *err)
+lake_status lance_dataset_of_manifest(const struct lance_opening *opening,
+                                      struct lance_manifest *manifest, struct lance_dataset **out,
+                                      struct lake_error *err)
 {
     struct lance_dataset *dataset = base_calloc_array(1, sizeof(*dataset));
     if (dataset == NULL) {
@@ -193,14 +239,18 @@ lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_
         return base_fail_no_memory(err, sizeof(*dataset));
     }
     atomic_init(&dataset->references, 1);
-    dataset->store = storage_store_ref(store);
-    dataset->cache = cache;
+    dataset->store = storage_store_ref(opening->store);
+    dataset->cache = opening->cache;
     dataset->manifest = manifest;
     lake_status status = LAKE_OK;
-    if (cache_key != NULL) {
-        dataset->cache_key = base_strdup(cache_key);
-        status =
-            dataset->cache_key == NULL ? base_fail_no_memory(err, strlen(cache_key) + 1) : LAKE_OK;
+    if (opening->cache_key != NULL) {
+        dataset->cache_key = base_strdup(opening->cache_key);
+        if (dataset->cache_key == NULL) {
+            status = base_fail_no_memory(err, strlen(opening->cache_key) + 1);
+        }
+    }
+    if (status == LAKE_OK) {
+        status = lance_bases_open(opening, manifest->pb, &dataset->bases, err);
     }
     if (status == LAKE_OK) {
         status = count_rows(dataset, err);
@@ -246,34 +296,94 @@ static lake_status read_version(struct storage_store *store, uint64_t version,
     return status;
 }
 
-lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *cache,
-                               const char *cache_key, uint64_t version, struct lance_dataset **out,
-                               struct lake_error *err)
+static lake_status open_version(const struct lance_opening *opening, uint64_t version,
+                                struct lance_dataset **out, struct lake_error *err)
 {
     char key[CACHE_KEY_BYTES];
     struct lance_manifest *manifest = NULL;
     lake_status status = LAKE_OK;
     if (version == 0) {
-        status = lance_latest_version(store, 0, &version, err);
+        status = lance_latest_version(opening->store, 0, &version, err);
         if (status != LAKE_OK) {
             return status;
         }
     }
-    bool cached = cache != NULL && cache_key != NULL &&
-                  snprintf(key, sizeof(key), "%s\n%" PRIu64, cache_key, version) < (int)sizeof(key);
+    bool cached = manifest_key_of(opening->cache, opening->cache_key, version, key);
     if (cached) {
-        manifest = lance_cache_get(cache, LANCE_CACHED_MANIFEST, key);
+        manifest = lance_cache_get(opening->cache, LANCE_CACHED_MANIFEST, key);
     }
     if (manifest == NULL) {
-        status = read_version(store, version, &manifest, err);
+        status = read_version(opening->store, version, &manifest, err);
         if (status != LAKE_OK) {
             return status;
         }
         if (cached) {
-            lance_cache_put(cache, LANCE_CACHED_MANIFEST, key, manifest, manifest->memory_bytes);
+            lance_cache_put(opening->cache, LANCE_CACHED_MANIFEST, key, manifest,
+                            manifest->memory_bytes);
         }
     }
-    return lance_dataset_of_manifest(store, cache, cache_key, manifest, out, err);
+    return lance_dataset_of_manifest(opening, manifest, out, err);
+}
+
+lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *cache,
+                               const char *cache_key, uint64_t version, struct lance_dataset **out,
+                               struct lake_error *err)
+{
+    struct lance_open_options options;
+    lance_open_options_init(&options);
+    options.version = version;
+    return lance_dataset_open_with(store, cache, cache_key, &options, out, err);
+}
+
+void lance_open_options_init(struct lance_open_options *options)
+{
+    *options = (struct lance_open_options){.version = 0};
+}
+
+/* A branch is a dataset of its own, also in the cache. */
+static lake_status enter_branch(struct lance_opening *opening, const char *branch,
+                                char cache_key[CACHE_KEY_BYTES], struct lake_error *err)
+{
+    if (opening->cache_key != NULL) {
+        int length = snprintf(cache_key, CACHE_KEY_BYTES, "%s/tree/%s", opening->cache_key, branch);
+        opening->cache_key = length > 0 && length < CACHE_KEY_BYTES ? cache_key : NULL;
+    }
+    return lance_branch_open(opening->root, branch, &opening->store, err);
+}
+
+lake_status lance_dataset_open_with(struct storage_store *store, struct lance_cache *cache,
+                                    const char *cache_key, const struct lance_open_options *options,
+                                    struct lance_dataset **out, struct lake_error *err)
+{
+    char branch_key[CACHE_KEY_BYTES];
+    struct lance_ref ref = {.version = options->version};
+    struct lance_opening opening = {.store = store,
+                                    .root = store,
+                                    .cache = cache,
+                                    .cache_key = cache_key,
+                                    .open_base = options->open_base,
+                                    .context = options->context};
+    const char *branch = options->branch;
+    lake_status status = LAKE_OK;
+    if (options->tag != NULL && (branch != NULL || options->version != 0)) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "a tag says the version and the branch; give it alone");
+    }
+    if (options->tag != NULL) {
+        status = lance_tag_read(store, options->tag, &ref, err);
+        branch = ref.branch[0] == '\0' ? NULL : ref.branch;
+    }
+    if (status == LAKE_OK && branch != NULL) {
+        status = enter_branch(&opening, branch, branch_key, err);
+    }
+    if (status != LAKE_OK) {
+        return status;
+    }
+    status = open_version(&opening, ref.version, out, err);
+    if (branch != NULL) {
+        storage_store_unref(opening.store);
+    }
+    return status;
 }
 
 /* ---- what it says about itself ---- */
@@ -306,6 +416,11 @@ int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset)
         return 0;
     }
     return timestamp->seconds * 1000 + timestamp->nanos / 1000000;
+}
+
+struct storage_store *lance_dataset_store(const struct lance_dataset *dataset)
+{
+    return dataset->store;
 }
 
 const char *lance_dataset_storage_version(const struct lance_dataset *dataset)

@@ -42,6 +42,22 @@ lake_status lance_latest_version(struct storage_store *store, uint64_t known_ver
 lake_status lance_dataset_open(struct storage_store *store, struct lance_cache *cache,
                                const char *cache_key, uint64_t version, struct lance_dataset **out,
                                struct lake_error *err);
+struct lance_open_options {
+    uint64_t version;   /* 0: the newest */
+    const char *branch; /* NULL: main */
+    const char *tag;    /* NULL: none; else neither of the above */
+    /* Files of shallow clones and branches may lie outside the dataset's directory: the store of
+     * such a place, given as the manifest names it (a URI, a directory, one relative to wherever
+     * its writer stood). NULL: only the dataset's own directory is read. */
+    lake_status (*open_base)(void *context, const char *path, struct storage_store **out,
+                             struct lake_error *err);
+    void *context;
+};
+void lance_open_options_init(struct lance_open_options *options);
+/* As lance_dataset_open, by tag or on a branch; `store` is rooted at main's directory. */
+lake_status lance_dataset_open_with(struct storage_store *store, struct lance_cache *cache,
+                                    const char *cache_key, const struct lance_open_options *options,
+                                    struct lance_dataset **out, struct lake_error *err);
 struct lance_dataset *lance_dataset_ref(struct lance_dataset *dataset);
 void lance_dataset_unref(struct lance_dataset *dataset); /* NULL is allowed */
 
@@ -56,6 +72,8 @@ uint64_t lance_dataset_row_count(const struct lance_dataset *dataset); /* live r
 size_t lance_dataset_fragment_count(const struct lance_dataset *dataset);
 int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset);
 const char *lance_dataset_storage_version(const struct lance_dataset *dataset); /* "2.2" */
+/* The directory of the version itself: a branch's is below that of main. Borrowed. */
+struct storage_store *lance_dataset_store(const struct lance_dataset *dataset);
 /* A value of the manifest's config map, or NULL. */
 const char *lance_dataset_config(const struct lance_dataset *dataset, const char *key);
 /* A property of the transaction that made this version, copied into `out` (cleared first);

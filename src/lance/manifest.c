@@ -201,18 +201,6 @@ static lake_status check_fragment(const LancePb__DataFragment *fragment, uint64_
             return malformed(version, "a data file lists fields and columns of unequal number",
                              err);
         }
-        if (file->has_base_id) {
-            return lake_fail(err, LAKE_UNIMPLEMENTED,
-                             "fragment %" PRIu64 " lies outside the table's own directory (a "
-                             "shallow clone or a branch), which is not supported",
-                             fragment->id);
-        }
-    }
-    if (fragment->deletion_file != NULL && fragment->deletion_file->has_base_id) {
-        return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "the deletion file of fragment %" PRIu64
-                         " lies outside the table's own directory, which is not supported",
-                         fragment->id);
     }
     return LAKE_OK;
 }

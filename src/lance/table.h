@@ -158,6 +158,49 @@ void *lance_cache_get(struct lance_cache *cache, enum lance_cached kind, const c
 void lance_cache_put(struct lance_cache *cache, enum lance_cached kind, const char *key,
                      void *object, size_t memory_bytes);
 
+/* ---- bases.c ---- */
+
+struct lance_base {
+    uint32_t id;
+    bool is_root; /* a dataset's root: its files lie as ours do; else they lie right there */
+    char *path;
+    struct storage_store *store; /* NULL: may not be read */
+};
+struct lance_bases {
+    struct lance_base *items;
+    size_t count;
+};
+/* Where a dataset is opened, and what its base paths may lead to. */
+struct lance_opening {
+    struct storage_store *store; /* the version's own directory */
+    struct storage_store *root;  /* of main, when `store` is a branch's; else the same */
+    struct lance_cache *cache;
+    const char *cache_key;
+    lake_status (*open_base)(void *context, const char *path, struct storage_store **out,
+                             struct lake_error *err);
+    void *context;
+};
+lake_status lance_bases_open(const struct lance_opening *opening, const LancePb__Manifest *pb,
+                             struct lance_bases *out, struct lake_error *err);
+void lance_bases_fini(struct lance_bases *bases);
+/* UNIMPLEMENTED names a place that may not be read. */
+lake_status lance_bases_find(const struct lance_bases *bases, uint32_t id,
+                             const struct lance_base **out, struct lake_error *err);
+
+/* ---- refs.c ---- */
+
+#define LANCE_REF_NAME_BYTES 512
+struct lance_ref {
+    char branch[LANCE_REF_NAME_BYTES]; /* empty: main */
+    uint64_t version;
+};
+/* `root` is main's directory. NOT_FOUND: there is no such tag. */
+lake_status lance_tag_read(struct storage_store *root, const char *tag, struct lance_ref *out,
+                           struct lake_error *err);
+/* The directory of a branch, whether or not there is one. */
+lake_status lance_branch_open(struct storage_store *root, const char *branch,
+                              struct storage_store **out, struct lake_error *err);
+
 /* ---- dataset.c ---- */
 
 struct lance_dataset { /* immutable, shared */
@@ -165,14 +208,15 @@ struct lance_dataset { /* immutable, shared */
     struct storage_store *store;
     struct lance_cache *cache; /* borrowed; NULL: none */
     char *cache_key;           /* NULL: no caching */
+    struct lance_bases bases;  /* where else files lie */
     struct lance_manifest *manifest;
     uint64_t *fragment_rows; /* physical rows of each fragment */
     uint64_t row_count;      /* live rows */
 };
 /* Takes over the reference to `manifest`, also on failure. */
-lake_status lance_dataset_of_manifest(struct storage_store *store, struct lance_cache *cache,
-                                      const char *cache_key, struct lance_manifest *manifest,
-                                      struct lance_dataset **out, struct lake_error *err);
+lake_status lance_dataset_of_manifest(const struct lance_opening *opening,
+                                      struct lance_manifest *manifest, struct lance_dataset **out,
+                                      struct lake_error *err);
 /* Keeps the manifest of another version of the same dataset, so that opening it reads nothing. */
 void lance_dataset_cache_manifest(const struct lance_dataset *dataset,
                                   struct lance_manifest *manifest);

@@ -443,9 +443,51 @@ def add_evolution(corpus):
     corpus.expect("evolve_nested", lance.dataset(str(corpus.path("evolve_nested"))))
 
 
+def add_references(corpus):
+    """Tags, branches and shallow clones: also with files, deletions and appends of their own."""
+
+    def reopen(name, version=None):
+        return lance.dataset(str(corpus.path(name)), version=version)
+
+    def append(target, start, end):
+        return lance.write_dataset(rows_of(start, end), target, mode="append")
+
+    dataset = lance.write_dataset(rows_of(0, 300), str(corpus.path("refs")), max_rows_per_file=100)
+    dataset.tags.create("first", 1)
+    dataset = append(str(corpus.path("refs")), 300, 400)
+    dataset.delete("id % 7 = 2")
+    dataset = reopen("refs")
+    dataset.tags.create("v1.0", dataset.version)
+    branch = dataset.create_branch("feature/a")
+    branch = append(branch, 400, 420)
+    branch.delete("id % 5 = 0")
+    branch = dataset.checkout_version(("feature/a", None))
+    dataset.tags.create("on-branch", ("feature/a", branch.version))
+    branch = append(branch, 420, 430)
+    append(str(corpus.path("refs")), 1000, 1010)
+    dataset, path = reopen("refs"), corpus.path("refs")
+    corpus.expect("refs", dataset)
+    corpus.expect("tag_first", reopen("refs", "first"), path, ("--tag", "first"))
+    corpus.expect("tag_with_dot", reopen("refs", "v1.0"), path, ("--tag", "v1.0"))
+    corpus.expect("tag_on_branch", reopen("refs", "on-branch"), path, ("--tag", "on-branch"))
+    corpus.expect("branch", dataset.checkout_version(("feature/a", None)), path, ("--branch", "feature/a"))
+    first = branch.version - 2
+    corpus.expect("branch_at_version", dataset.checkout_version(("feature/a", first)), path,
+                  ("--branch", "feature/a", "--version", first))
+    reopen("refs").shallow_clone(str(corpus.path("clone")), dataset.version)
+    corpus.expect("clone", reopen("clone"), arguments=("--version", reopen("clone").version))
+    append(str(corpus.path("clone")), 2000, 2010)
+    reopen("clone").delete("id % 11 = 1")
+    changed = reopen("clone")
+    corpus.expect("clone_changed", changed, corpus.path("clone"), ("--version", changed.version))
+    reopen("clone").shallow_clone(str(corpus.path("clone_of_clone")), reopen("clone").version)
+    corpus.expect("clone_of_clone", reopen("clone_of_clone"))
+
+
 def make(directory):
     corpus = Corpus(directory)
     corpus.directory.mkdir(parents=True, exist_ok=True)
-    for add in (add_scalars, add_nested, add_packed, add_distributions, add_blobs, add_extensions, add_histories, add_evolution):
+    for add in (add_scalars, add_nested, add_packed, add_distributions, add_blobs, add_extensions, add_histories, add_evolution,
+                add_references):
         add(corpus)
     return corpus

@@ -271,14 +271,6 @@ def test_v1_names_and_stable_row_ids_are_kept(path):
     assert_agree(path)
 
 
-def test_a_shallow_clone_is_refused_with_a_reason(path, tmp_path):
-    lake_write(sample(0, 10), path)
-    clone = tmp_path / "clone.lance"
-    lance.dataset(str(path)).shallow_clone(str(clone), 1)
-    done = run_tool("cat", clone)
-    assert done.returncode == 1 and b"UNIMPLEMENTED" in done.stderr
-
-
 # ---- races --------------------------------------------------------------------------------------
 
 

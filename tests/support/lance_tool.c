@@ -2,7 +2,8 @@
 /*
  * lance_tool: a data set on disk to and from Arrow IPC, for interop tests and for looking at files.
  *
- *   lance_tool cat PATH [--version N] [--columns a,b] [--batch-rows N] [--descriptions] > out.arrow
+ *   lance_tool cat PATH [--version N] [--branch B] [--tag T]
+ *       [--columns a,b] [--batch-rows N] [--descriptions] > out.arrow
  *   lance_tool write PATH in.arrow [--append] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
@@ -22,6 +23,8 @@ struct arguments {
     const char *input;
     const char *columns;
     const char *storage;
+    const char *branch;
+    const char *tag;
     enum lance_profile profile;
     uint64_t version;
     uint32_t batch_rows;
@@ -42,6 +45,10 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
             out->append = true;
         else if (strcmp(argv[i], "--descriptions") == 0)
             out->descriptions = true;
+        else if (strcmp(argv[i], "--branch") == 0 && has_value)
+            out->branch = argv[++i];
+        else if (strcmp(argv[i], "--tag") == 0 && has_value)
+            out->tag = argv[++i];
         else if (strcmp(argv[i], "--version") == 0 && has_value)
             out->version = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--batch-rows") == 0 && has_value)
@@ -62,6 +69,26 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
 }
 
 /* ---- reading ---- */
+
+/* A tool for whoever has the machine's files may follow a clone wherever it leads. */
+static lake_status open_directory(void *context, const char *path, struct storage_store **out,
+                                  struct lake_error *err)
+{
+    (void)context;
+    return storage_local_open(strncmp(path, "file://", 7) == 0 ? path + 7 : path, false, out, err);
+}
+
+static lake_status open_dataset(const struct arguments *arguments, struct storage_store *store,
+                                struct lance_dataset **out, struct lake_error *err)
+{
+    struct lance_open_options options;
+    lance_open_options_init(&options);
+    options.version = arguments->version;
+    options.branch = arguments->branch;
+    options.tag = arguments->tag;
+    options.open_base = open_directory;
+    return lance_dataset_open_with(store, NULL, NULL, &options, out, err);
+}
 
 /* A scan as an Arrow stream, so that the IPC writer can pull it. */
 struct scan_stream {
@@ -170,7 +197,7 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
                                       .release = scan_release,
                                       .private_data = &state};
     lance_scan_options_init(&options);
-    lake_status status = lance_dataset_open(store, NULL, NULL, arguments->version, &dataset, err);
+    lake_status status = open_dataset(arguments, store, &dataset, err);
     if (status != LAKE_OK)
         return status;
     options.columns = columns;
@@ -200,7 +227,7 @@ static lake_status print_schema(const struct arguments *arguments, struct storag
                                 struct lake_error *err)
 {
     struct lance_dataset *dataset = NULL;
-    lake_status status = lance_dataset_open(store, NULL, NULL, arguments->version, &dataset, err);
+    lake_status status = open_dataset(arguments, store, &dataset, err);
     if (status != LAKE_OK)
         return status;
     const struct ArrowSchema *schema = lance_dataset_schema(dataset);
@@ -252,7 +279,7 @@ int main(int argc, char **argv)
     if (!parse_arguments(argc, argv, &arguments)) {
         fprintf(
             stderr,
-            "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
+            "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] [--branch B] [--tag T] "
             "[--columns a,b] [--batch-rows N] [--descriptions] [--append] [--storage 2.1|2.2]\n");
         return 2;
     }
