@@ -2,24 +2,23 @@
 #include "table.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 /* `expected_bytes` 0: the manifest does not say. */
-static lake_status check_file(struct lance_dataset *dataset, const char *key,
+static lake_status check_file(const struct lance_dataset *dataset, const struct lance_place *place,
                               uint64_t expected_bytes, struct lance_file_check *check,
                               struct lake_error *err)
 {
     struct storage_object_info info;
-    lake_status status = storage_stat(dataset->store, base_str_of(key), &info, err);
+    lake_status status = storage_stat(place->store, base_str_of(place->key), &info, err);
     if (status == LAKE_NOT_FOUND) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
-                              "the file %s, which version %" PRIu64 " refers to, is gone", key,
-                              lance_dataset_version(dataset));
+                              "the file %s, which version %" PRIu64 " refers to, is gone",
+                              place->key, lance_dataset_version(dataset));
     }
     if (status == LAKE_OK && expected_bytes != 0 && info.size_bytes != expected_bytes) {
         return lake_fail(err, LAKE_DATA_LOSS,
-                         "the file %s has %" PRIu64 " bytes, the manifest says %" PRIu64, key,
-                         info.size_bytes, expected_bytes);
+                         "the file %s has %" PRIu64 " bytes, the manifest says %" PRIu64,
+                         place->key, info.size_bytes, expected_bytes);
     }
     check->files++;
     check->bytes += info.size_bytes;
@@ -30,16 +29,20 @@ static lake_status check_fragment(struct lance_dataset *dataset,
                                   const LancePb__DataFragment *fragment,
                                   struct lance_file_check *check, struct lake_error *err)
 {
-    char key[STORAGE_MAX_KEY_BYTES + 8];
+    struct lance_place place;
     lake_status status = LAKE_OK;
     for (size_t i = 0; i < fragment->n_files && status == LAKE_OK; i++) {
         const LancePb__DataFile *file = fragment->files[i];
-        (void)snprintf(key, sizeof(key), "data/%.*s", LAKE_STR_FMT(lance_pb_str(file->path)));
-        status = check_file(dataset, key, file->file_size_bytes, check, err);
+        status = lance_dataset_place_file(dataset, file, &place, err);
+        if (status == LAKE_OK) {
+            status = check_file(dataset, &place, file->file_size_bytes, check, err);
+        }
     }
     if (status == LAKE_OK && fragment->deletion_file != NULL) {
-        lance_deletion_key(fragment->id, fragment->deletion_file, key);
-        status = check_file(dataset, key, 0, check, err);
+        status = lance_dataset_place_deletions(dataset, fragment, &place, err);
+        if (status == LAKE_OK) {
+            status = check_file(dataset, &place, 0, check, err);
+        }
     }
     return status;
 }

@@ -31,16 +31,10 @@ void lance_dataset_unref(struct lance_dataset *dataset)
 
 /* ---- files ---- */
 
-/* Where one of a version's files lies. */
-struct place {
-    struct storage_store *store;
-    const struct lance_base *base; /* NULL: in the dataset's own directory */
-};
-
 static lake_status find_place(const struct lance_dataset *dataset, bool has_base_id,
-                              uint32_t base_id, struct place *out, struct lake_error *err)
+                              uint32_t base_id, struct lance_place *out, struct lake_error *err)
 {
-    *out = (struct place){.store = dataset->store};
+    *out = (struct lance_place){.store = dataset->store};
     if (!has_base_id) {
         return LAKE_OK;
     }
@@ -51,37 +45,80 @@ static lake_status find_place(const struct lance_dataset *dataset, bool has_base
     return status;
 }
 
+lake_status lance_dataset_place_file(const struct lance_dataset *dataset,
+                                     const LancePb__DataFile *file, struct lance_place *out,
+                                     struct lake_error *err)
+{
+    struct lake_str path = lance_pb_str(file->path);
+    lake_status status = find_place(dataset, file->has_base_id, file->base_id, out, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    bool in_data = out->base == NULL || out->base->is_root;
+    int length =
+        snprintf(out->key, sizeof(out->key), "%s%.*s", in_data ? "data/" : "", LAKE_STR_FMT(path));
+    if (length < 0 || (size_t)length >= sizeof(out->key) ||
+        memchr(path.data == NULL ? "" : path.data, '\0', path.size) != NULL ||
+        !storage_key_valid(base_str_of(out->key))) {
+        return lake_fail(err, LAKE_DATA_LOSS, "the manifest names a data file by no valid path");
+    }
+    return LAKE_OK;
+}
+
+lake_status lance_dataset_place_deletions(const struct lance_dataset *dataset,
+                                          const LancePb__DataFragment *fragment,
+                                          struct lance_place *out, struct lake_error *err)
+{
+    const LancePb__DeletionFile *file = fragment->deletion_file;
+    lake_status status = find_place(dataset, file->has_base_id, file->base_id, out, err);
+    if (status == LAKE_OK && out->base != NULL && !out->base->is_root) {
+        status = lake_fail(err, LAKE_UNIMPLEMENTED,
+                           "the deletion file of fragment %" PRIu64
+                           " lies at %s, which is no dataset's root",
+                           fragment->id, out->base->path);
+    }
+    if (status == LAKE_OK) {
+        lance_deletion_key(fragment->id, file, out->key);
+    }
+    return status;
+}
+
 /* False when nothing is to be cached under it. */
-static bool cache_key_of(const struct lance_dataset *dataset, const struct place *place,
-                         const char *suffix, char out[CACHE_KEY_BYTES])
+static bool cache_key_of(const struct lance_dataset *dataset, const struct lance_place *place,
+                         char out[CACHE_KEY_BYTES])
 {
     if (dataset->cache == NULL || dataset->cache_key == NULL) {
         return false;
     }
     int length = snprintf(out, CACHE_KEY_BYTES, "%s\n%s%s%s", dataset->cache_key,
                           place->base == NULL ? "" : place->base->path,
-                          place->base == NULL ? "" : "\n", suffix);
+                          place->base == NULL ? "" : "\n", place->key);
     return length > 0 && length < CACHE_KEY_BYTES;
 }
 
-static lake_status open_data_file(struct lance_dataset *dataset, const struct place *place,
-                                  const char *key, uint64_t size_bytes, struct lance_file **out,
-                                  struct lake_error *err)
+lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
+                                    struct lance_file **out, struct lake_error *err)
 {
     char cache_key[CACHE_KEY_BYTES];
-    bool cached = cache_key_of(dataset, place, key, cache_key);
+    struct lance_place place;
+    struct lance_file *opened = NULL;
+    lake_status status = lance_dataset_place_file(dataset, file, &place, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    bool cached = cache_key_of(dataset, &place, cache_key);
     if (cached) {
         *out = lance_cache_get(dataset->cache, LANCE_CACHED_FILE, cache_key);
         if (*out != NULL) {
             return LAKE_OK;
         }
     }
-    struct lance_file *opened = NULL;
-    lake_status status = lance_file_open(place->store, base_str_of(key), size_bytes, &opened, err);
+    status =
+        lance_file_open(place.store, base_str_of(place.key), file->file_size_bytes, &opened, err);
     if (status == LAKE_NOT_FOUND) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
-                              "the data file %s, which version %" PRIu64 " refers to, is gone", key,
-                              lance_dataset_version(dataset));
+                              "the data file %s, which version %" PRIu64 " refers to, is gone",
+                              place.key, lance_dataset_version(dataset));
     }
     if (status != LAKE_OK) {
         return status;
@@ -94,59 +131,30 @@ static lake_status open_data_file(struct lance_dataset *dataset, const struct pl
     return LAKE_OK;
 }
 
-lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
-                                    struct lance_file **out, struct lake_error *err)
-{
-    char key[STORAGE_MAX_KEY_BYTES + 1];
-    struct place place;
-    struct lake_str path = lance_pb_str(file->path);
-    lake_status status = find_place(dataset, file->has_base_id, file->base_id, &place, err);
-    if (status != LAKE_OK) {
-        return status;
-    }
-    bool in_data = place.base == NULL || place.base->is_root;
-    int length = snprintf(key, sizeof(key), "%s%.*s", in_data ? "data/" : "", LAKE_STR_FMT(path));
-    if (length < 0 || (size_t)length >= sizeof(key) || memchr(key, '\0', (size_t)length) != NULL ||
-        !storage_key_valid(base_str_of(key))) {
-        return lake_fail(err, LAKE_DATA_LOSS, "the manifest names a data file by no valid path");
-    }
-    return open_data_file(dataset, &place, key, file->file_size_bytes, out, err);
-}
-
 lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t index,
                                          struct lance_deletions **out, struct lake_error *err)
 {
     const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[index];
-    const LancePb__DeletionFile *file = fragment->deletion_file;
-    char suffix[128];
     char cache_key[CACHE_KEY_BYTES];
-    struct place place;
-    if (file == NULL) {
+    struct lance_place place;
+    struct lance_deletions *deletions = NULL;
+    if (fragment->deletion_file == NULL) {
         *out = NULL;
         return LAKE_OK;
     }
-    lake_status status = find_place(dataset, file->has_base_id, file->base_id, &place, err);
+    lake_status status = lance_dataset_place_deletions(dataset, fragment, &place, err);
     if (status != LAKE_OK) {
         return status;
     }
-    if (place.base != NULL && !place.base->is_root) {
-        return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "the deletion file of fragment %" PRIu64
-                         " lies at %s, which is no dataset's root",
-                         fragment->id, place.base->path);
-    }
-    (void)snprintf(suffix, sizeof(suffix), "_deletions/%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%u",
-                   fragment->id, file->read_version, file->id, file->file_type);
-    bool cached = cache_key_of(dataset, &place, suffix, cache_key);
+    bool cached = cache_key_of(dataset, &place, cache_key);
     if (cached) {
         *out = lance_cache_get(dataset->cache, LANCE_CACHED_DELETIONS, cache_key);
         if (*out != NULL) {
             return LAKE_OK;
         }
     }
-    struct lance_deletions *deletions = NULL;
-    status = lance_deletions_read(place.store, fragment->id, file, dataset->fragment_rows[index],
-                                  &deletions, err);
+    status = lance_deletions_read(place.store, fragment->id, fragment->deletion_file,
+                                  dataset->fragment_rows[index], &deletions, err);
     if (status != LAKE_OK) {
         return status;
     }

@@ -220,6 +220,18 @@ lake_status lance_dataset_of_manifest(const struct lance_opening *opening,
 /* Keeps the manifest of another version of the same dataset, so that opening it reads nothing. */
 void lance_dataset_cache_manifest(const struct lance_dataset *dataset,
                                   struct lance_manifest *manifest);
+/* Where one of a version's files lies. */
+struct lance_place {
+    struct storage_store *store;
+    const struct lance_base *base; /* NULL: in the dataset's own directory */
+    char key[STORAGE_MAX_KEY_BYTES + 1];
+};
+lake_status lance_dataset_place_file(const struct lance_dataset *dataset,
+                                     const LancePb__DataFile *file, struct lance_place *out,
+                                     struct lake_error *err);
+lake_status lance_dataset_place_deletions(const struct lance_dataset *dataset,
+                                          const LancePb__DataFragment *fragment,
+                                          struct lance_place *out, struct lake_error *err);
 /* A data file of the dataset through the cache; a missing one is DATA_LOSS. */
 lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
                                     struct lance_file **out, struct lake_error *err);

@@ -277,10 +277,9 @@ int main(int argc, char **argv)
     struct storage_store *store = NULL;
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &arguments)) {
-        fprintf(
-            stderr,
-            "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] [--branch B] [--tag T] "
-            "[--columns a,b] [--batch-rows N] [--descriptions] [--append] [--storage 2.1|2.2]\n");
+        fprintf(stderr, "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
+                        "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
+                        "[--append] [--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;

@@ -225,9 +225,6 @@ static void contents_that_contradict_the_format_are_refused(void **state)
     draft_init(&draft);
     draft.fragments[0].physical_rows = UINT64_C(1) << 33;
     assert_draft(&draft, LAKE_DATA_LOSS);
-    draft_init(&draft); /* base 0 is a base */
-    draft.file.has_base_id = true;
-    assert_draft(&draft, LAKE_UNIMPLEMENTED);
 }
 
 /* Every shortened or changed file is an error or a manifest, never a crash (seen by sanitizers). */
