@@ -235,6 +235,35 @@ def measure_telemetry(work):
     tables.scans("telemetry_scan_peer_file", peer, peer)
 
 
+def measure_filter(work):
+    """The filtered column and the time of the rows that pass, no index: one episode of a thousand,
+    whose rows lie together, and one row of a hundred, which lie everywhere."""
+    import lance
+    tables = LanceTables(work, "telemetry", telemetry(5_000_000))
+    mine, other = tables.write_ours("balanced")[0], tables.write_peer()[0]
+    high = float(np.quantile(tables.table["velocity_3"].to_numpy(), 0.99))
+    for name, column, sign, value in (("filter_clustered", "episode", "=", 617),
+                                      ("filter_unclustered", "velocity_3", ">", high)):
+        def ours(column=column, sign=sign, value=value):
+            seconds, rows = output(PROGRAM["tables"], "scan", mine, str(THREADS), column, sign,
+                                   repr(value), "time")
+            found.add(int(rows))
+            return float(seconds) * 1e3
+
+        def peer(column=column, sign=sign, value=value):
+            dataset = lance.dataset(other)
+            start = time.perf_counter()
+            rows = dataset.to_table(columns=[column, "time"],
+                                    filter=f"{column} {sign} {value!r}")
+            found.add(rows.num_rows)
+            return (time.perf_counter() - start) * 1e3
+
+        found = set()
+        mine_ms, other_ms = alternate(ours, peer)
+        assert len(found) == 1, found
+        line(name, mine_ms, other_ms, other_ms / mine_ms, "ms")
+
+
 def measure_floats(work):
     tables = LanceTables(work, "floats", floats(10_000_000))
     tables.scans("floats_scan", tables.write_ours("balanced")[0], tables.write_peer()[0])
@@ -338,6 +367,7 @@ def measure_append_single(work):
 MEASURES = {
     "flight_doget": measure_flight_doget,
     "telemetry": measure_telemetry,
+    "filter": measure_filter,
     "floats": measure_floats,
     "verified_read": measure_verified_read,
     "small_statement": measure_small_statement,

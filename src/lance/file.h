@@ -23,6 +23,12 @@ size_t lance_file_memory_bytes(const struct lance_file *file); /* for the cache'
 uint32_t lance_file_column_count(const struct lance_file *file);
 void lance_file_version(const struct lance_file *file, uint32_t *major, uint32_t *minor);
 
+/* Statistics of a column, read when first asked for and kept with the file; *out NULL when there
+ * are none. Thread-safe. */
+struct lance_zones;
+lake_status lance_file_zones(struct lance_file *file, uint32_t index,
+                             const struct lance_zones **out, struct lake_error *err);
+
 struct lance_read_counters { /* added to atomically */
     uint64_t bytes_read;
     uint64_t pages_read;

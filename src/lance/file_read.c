@@ -1,17 +1,19 @@
 /* The container of a data file: footer, tables of offsets, column metadata. */
 #include "file_read.h"
+#include "zones.h"
 
 #include <string.h>
 
-#define FOOTER_BYTES        40
-#define TAIL_BYTES          (64U << 10)
-#define MAX_COLUMNS         (LANCE_MAX_FIELDS * 4)
-#define MAX_GLOBAL_BUFFERS  (1U << 16)
-#define MAX_METADATA_BYTES  ((uint64_t)1 << 30)
-#define MAX_ARENA_BYTES     ((size_t)4 << 30)
-#define BUFFER_ALIGNMENT    64
-#define MAX_PAGE_ROWS       ((uint64_t)1 << 40)
-#define DIRECT_ENCODING_TAG 2
+#define FOOTER_BYTES         40
+#define TAIL_BYTES           (64U << 10)
+#define MAX_COLUMNS          (LANCE_MAX_FIELDS * 4)
+#define MAX_GLOBAL_BUFFERS   (1U << 16)
+#define MAX_METADATA_BYTES   ((uint64_t)1 << 30)
+#define MAX_ARENA_BYTES      ((size_t)4 << 30)
+#define BUFFER_ALIGNMENT     64
+#define MAX_STATISTICS_BYTES ((uint64_t)256 << 20)
+#define MAX_PAGE_ROWS        ((uint64_t)1 << 40)
+#define DIRECT_ENCODING_TAG  2
 
 struct footer {
     uint64_t columns_at;
@@ -132,6 +134,30 @@ static bool read_numbers(struct base_cursor *cursor, uint32_t wire_type, uint64_
     return true;
 }
 
+/* A packed or plain repeated uint64 of any length: the first one, and how many there are. */
+static bool read_first_number(struct base_cursor *cursor, uint32_t wire_type, uint64_t *first,
+                              size_t *count)
+{
+    struct base_cursor inner = *cursor;
+    struct lake_bytes bytes;
+    uint64_t value;
+    if (wire_type == 2 && base_cursor_length_delimited(cursor, &bytes))
+        inner = base_cursor_of(bytes);
+    else if (wire_type != 0)
+        return false;
+    while (base_cursor_left(&inner) > 0) {
+        if (!base_cursor_varint(&inner, &value))
+            return false;
+        *first = *count == 0 ? value : *first;
+        (*count)++;
+        if (wire_type == 0) {
+            *cursor = inner;
+            return true;
+        }
+    }
+    return wire_type == 2;
+}
+
 /* The bytes field `field` of a message, the last one if repeated; empty when there is none. */
 static bool find_bytes(struct lake_bytes message, uint32_t field, struct lake_bytes *out)
 {
@@ -248,7 +274,8 @@ static lake_status parse_column(struct lance_file *file, uint32_t index, struct 
 {
     struct lance_file_column *column = &file->columns[index];
     struct base_cursor cursor = base_cursor_of(message);
-    size_t page_count;
+    uint64_t offset = 0, size = 0;
+    size_t page_count, offset_count = 0, size_count = 0;
     if (!count_pages(message, &page_count))
         return broken(index, err);
     column->pages = base_arena_calloc_array(file->arena, page_count + 1, sizeof(*column->pages));
@@ -259,6 +286,12 @@ static lake_status parse_column(struct lance_file *file, uint32_t index, struct 
         struct lake_bytes page_message;
         if (!base_cursor_tag(&cursor, &number, &wire_type))
             return broken(index, err);
+        if (number == 3 || number == 4) {
+            if (!read_first_number(&cursor, wire_type, number == 3 ? &offset : &size,
+                                   number == 3 ? &offset_count : &size_count))
+                return broken(index, err);
+            continue;
+        }
         if (number != 2 || wire_type != 2) {
             if (!base_cursor_skip_field(&cursor, wire_type))
                 return broken(index, err);
@@ -274,6 +307,13 @@ static lake_status parse_column(struct lance_file *file, uint32_t index, struct 
         if (!base_u64_add(column->row_count, page->row_count, &column->row_count))
             return broken(index, err);
         column->page_count++;
+    }
+    /* The column's own buffer, perhaps statistics; lance_file_zones looks whose it is. */
+    if (offset_count == 1 && size_count == 1 && size <= MAX_STATISTICS_BYTES &&
+        size <= file->size_bytes && offset <= file->size_bytes - size) {
+        column->statistics_offset = offset;
+        column->statistics_bytes = (size_t)size;
+        file->memory_bytes += (size_t)size;
     }
     return LAKE_OK;
 }
@@ -426,9 +466,56 @@ void lance_file_unref(struct lance_file *file)
 {
     if (file == NULL || __atomic_sub_fetch(&file->reference_count, 1, __ATOMIC_ACQ_REL) > 0)
         return;
+    for (uint32_t i = 0; file->columns != NULL && i < file->column_count; i++)
+        lance_zones_free(file->columns[i].zones);
     storage_store_unref(file->store);
     base_arena_free(file->arena);
     base_free(file);
+}
+
+/* ---- statistics ---- */
+
+static lake_status read_zones(struct lance_file *file, const struct lance_file_column *column,
+                              size_t size, struct lance_zones **out, struct lake_error *err)
+{
+    uint8_t *bytes = base_alloc(size);
+    if (bytes == NULL)
+        return base_fail_no_memory(err, size);
+    lake_status status =
+        storage_read_range(file->store, file->key, column->statistics_offset, size, bytes, err);
+    if (status == LAKE_OK)
+        status = lance_zones_parse((struct lake_bytes){bytes, size}, column->row_count, out, err);
+    base_free(bytes);
+    return status;
+}
+
+lake_status lance_file_zones(struct lance_file *file, uint32_t index,
+                             const struct lance_zones **out, struct lake_error *err)
+{
+    struct lance_zones *zones = NULL, *there = NULL;
+    *out = NULL;
+    if (index >= file->column_count)
+        return LAKE_OK;
+    struct lance_file_column *column = &file->columns[index];
+    *out = __atomic_load_n(&column->zones, __ATOMIC_ACQUIRE);
+    size_t size = __atomic_load_n(&column->statistics_bytes, __ATOMIC_RELAXED);
+    if (*out != NULL || size == 0)
+        return LAKE_OK;
+    lake_status status = read_zones(file, column, size, &zones, err);
+    if (status == LAKE_UNIMPLEMENTED) { /* another's buffer */
+        __atomic_store_n(&column->statistics_bytes, 0, __ATOMIC_RELAXED);
+        return LAKE_OK;
+    }
+    if (status != LAKE_OK)
+        return lake_fail_wrap(err, status, "column %u of data file %.*s", index,
+                              LAKE_STR_FMT(file->key));
+    if (!__atomic_compare_exchange_n(&column->zones, &there, zones, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        lance_zones_free(zones); /* another thread was first */
+        zones = there;
+    }
+    *out = zones;
+    return LAKE_OK;
 }
 
 uint64_t lance_file_row_count(const struct lance_file *file)

@@ -29,6 +29,9 @@ struct lance_file_column {
     size_t page_count;
     uint64_t row_count;
     uint64_t encoded_bytes;
+    uint64_t statistics_offset;
+    size_t statistics_bytes;   /* 0: none; atomic once the file is open */
+    struct lance_zones *zones; /* atomic; NULL: not read yet, or none */
 };
 
 struct lance_file {
@@ -161,5 +164,27 @@ lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
 /* Appends `count` fixed values of item_bits each, `per_row` of them a row, from a flat buffer. */
 lake_status lance_leaf_append_flat(struct lance_leaf_values *out, const uint8_t *from,
                                    uint64_t rows, struct lake_error *err);
+
+/* Dictionaries of mini-block pages (page_dictionary.c): `bits` of an index are 8, 16, 32 or 64. */
+static inline uint64_t lance_index_at(const uint8_t *at, uint64_t bits, uint64_t i)
+{
+    switch (bits) {
+    case 8:
+        return at[i];
+    case 16:
+        return base_load_u16le(at + 2 * i);
+    case 32:
+        return base_load_u32le(at + 4 * i);
+    default:
+        return base_load_u64le(at + 8 * i);
+    }
+}
+uint64_t lance_highest_index(const uint8_t *indices, uint64_t bits, uint64_t count);
+/* Arrow dictionary columns: makes the page's items part of what a read of many pages returns. */
+lake_status lance_dictionary_place(struct lance_leaf_reader *reader, struct lake_error *err);
+/* Appends the page's items, or their keys, for indices that are known to be inside. */
+lake_status lance_dictionary_look_up(struct lance_leaf_reader *reader, const uint8_t *indices,
+                                     uint64_t bits, uint64_t count, struct lance_leaf_values *out,
+                                     struct lake_error *err);
 
 #endif

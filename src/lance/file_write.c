@@ -1,6 +1,7 @@
 /* The container of a data file being written: pages as they fill, then the metadata. */
 #include "file_write.h"
 #include "parallel.h"
+#include "zones.h"
 
 #include "lance_file.pb-c.h"
 #include <string.h>
@@ -18,15 +19,17 @@
 #define NUMBER_PAGE_BYTES ((uint64_t)1 << 20)
 #define OTHER_PAGE_BYTES  ((uint64_t)4 << 20)
 #define PARALLEL_BYTES    ((uint64_t)1 << 20) /* of values: less is not worth waking a thread */
-#define LARGE_BATCH       256 /* of the bytes of a page; a batch of as many rows is the first of many */
+#define LARGE_BATCH       256 /* a batch of this part of a page's bytes, in rows, fills many */
+#define STATISTICS_ROWS   256 /* fewer are read sooner than their statistics */
 #define PAGE_TYPE_URL     "/lance.encodings21.PageLayout"
 #define COLUMN_TYPE_URL   "/lance.encodings.ColumnEncoding"
 
 struct column {
     struct lance_page_rows rows;
     struct lance_encode_options options;
-    uint64_t page_bytes;      /* at which a page is full */
-    struct base_buffer pages; /* serialized ColumnMetadata.pages fields so far */
+    uint64_t page_bytes;             /* at which a page is full */
+    struct lance_zone_builder zones; /* statistics; of no kind below structs and lists */
+    struct base_buffer pages;        /* serialized ColumnMetadata.pages fields so far */
 };
 
 /* What one thread needs to encode pages, whichever column they are of. */
@@ -171,8 +174,12 @@ static lake_status flush_page(struct lance_file_writer *writer, struct column *c
 {
     if (column->rows.row_count == 0)
         return LAKE_OK;
-    lake_status status = lance_page_encode(&column->rows, &column->options, &encoder->compressor,
-                                           &encoder->page, err);
+    const uint16_t *def =
+        column->rows.has_def ? (const uint16_t *)(const void *)column->rows.def.data : NULL;
+    lake_status status = lance_zone_builder_add(&column->zones, &column->rows.values, def, err);
+    if (status == LAKE_OK)
+        status = lance_page_encode(&column->rows, &column->options, &encoder->compressor,
+                                   &encoder->page, err);
     if (status == LAKE_OK)
         status = put_page(writer, column, &encoder->page, err);
     lance_page_rows_clear(&column->rows);
@@ -208,6 +215,9 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
         column->page_bytes =
             BASE_MIN(share, column->rows.type.kind == LANCE_LEAF_FIXED ? NUMBER_PAGE_BYTES
                                                                        : OTHER_PAGE_BYTES);
+        lance_zone_builder_init(&column->zones, &column->rows.type);
+        if (path->layer_count > 1)
+            column->zones.kind = LANCE_ZONES_NONE;
         writer->ready_count++;
     }
     for (size_t i = 0;
@@ -240,6 +250,7 @@ static void free_writer(struct lance_file_writer *writer)
 {
     for (size_t i = 0; i < writer->ready_count; i++) {
         lance_page_rows_fini(&writer->columns[i].rows);
+        lance_zone_builder_fini(&writer->columns[i].zones);
         base_buffer_fini(&writer->columns[i].pages);
     }
     base_free(writer->columns);
@@ -380,7 +391,29 @@ out:
     return status;
 }
 
-/* ColumnMetadata { encoding, pages… } of one column; its place goes into the table. */
+/* Statistics as a buffer of the column, which other readers pass by; their place goes behind the
+ * column's pages, into ColumnMetadata { …, buffer_offsets, buffer_sizes }. */
+static lake_status put_statistics(struct lance_file_writer *writer, struct column *column,
+                                  struct lake_error *err)
+{
+    struct base_buffer statistics;
+    base_buffer_init(&statistics, MAX_METADATA_BYTES);
+    lake_status status = lance_zone_builder_print(&column->zones, &statistics, err);
+    if (status == LAKE_OK && statistics.size > 0) {
+        uint64_t size = statistics.size;
+        status = align_file(writer, err);
+        if (status == LAKE_OK)
+            status = put_packed(&column->pages, 3, &writer->position, 1, err);
+        if (status == LAKE_OK)
+            status = put_packed(&column->pages, 4, &size, 1, err);
+        if (status == LAKE_OK)
+            status = put_file(writer, base_buffer_view(&statistics), err);
+    }
+    base_buffer_fini(&statistics);
+    return status;
+}
+
+/* ColumnMetadata { encoding, pages…, buffers } of one column; its place goes into the table. */
 static lake_status put_column(struct lance_file_writer *writer, const struct column *column,
                               struct base_buffer *table, struct lake_error *err)
 {
@@ -407,7 +440,12 @@ static lake_status put_end(struct lance_file_writer *writer, struct lake_error *
     uint64_t descriptor[2];
     uint8_t footer[40];
     base_buffer_init(&table, MAX_METADATA_BYTES);
-    lake_status status = put_descriptor(writer, &descriptor[0], &descriptor[1], err);
+    lake_status status = LAKE_OK;
+    for (size_t i = 0;
+         status == LAKE_OK && writer->row_count >= STATISTICS_ROWS && i < writer->column_count; i++)
+        status = put_statistics(writer, &writer->columns[i], err);
+    if (status == LAKE_OK)
+        status = put_descriptor(writer, &descriptor[0], &descriptor[1], err);
     base_store_u64le(footer, writer->position);
     for (size_t i = 0; status == LAKE_OK && i < writer->column_count; i++)
         status = put_column(writer, &writer->columns[i], &table, err);

@@ -26,6 +26,13 @@ struct lance_kernels {
     /* Values of runs written out; their sum, or UINT64_MAX when they would exceed `total`. */
     uint64_t (*expand_runs[4])(const uint8_t *values, const uint8_t *lengths, size_t runs,
                                uint64_t total, uint8_t *out);
+    /* Least and greatest value, as integers whose signed order is that of the values; meaningless
+     * for none. Unsigned values have the highest bit of their word turned. Of floating point values
+     * (32 and 64 bits only) those below zero have all the others turned: -NaN, -infinity, …, -0, 0,
+     * …, infinity, NaN. */
+    void (*range_signed[4])(const uint8_t *values, uint64_t count, int64_t *low, int64_t *high);
+    void (*range_unsigned[4])(const uint8_t *values, uint64_t count, int64_t *low, int64_t *high);
+    void (*range_float[4])(const uint8_t *values, uint64_t count, int64_t *low, int64_t *high);
     /* Byte planes to and from values of 4 [0] and 8 [1] bytes. */
     void (*join[2])(uint64_t count, const uint8_t *planes, uint8_t *out);
     void (*split[2])(uint64_t count, const uint8_t *values, uint8_t *out);

@@ -360,120 +360,6 @@ lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
 
 /* ---- dictionaries ---- */
 
-static inline uint64_t load_index(const uint8_t *at, uint64_t bits, uint64_t i)
-{
-    switch (bits) {
-    case 8:
-        return at[i];
-    case 16:
-        return base_load_u16le(at + 2 * i);
-    case 32:
-        return base_load_u32le(at + 4 * i);
-    default:
-        return base_load_u64le(at + 8 * i);
-    }
-}
-
-static uint64_t highest_index(const uint8_t *indices, uint64_t bits, uint64_t count)
-{
-    uint64_t highest = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t index = load_index(indices, bits, i);
-        highest = index > highest ? index : highest;
-    }
-    return highest;
-}
-
-/* Looks up strings: sizes first, so that the bytes go where there is room for all of them. */
-static lake_status gather_variable(const struct lance_leaf_values *items, const uint8_t *indices,
-                                   uint64_t bits, uint64_t count, struct lance_leaf_values *out,
-                                   struct lake_error *err)
-{
-    uint64_t total = 0, start, end;
-    uint8_t *to;
-    for (uint64_t i = 0; i < count; i++) {
-        lance_leaf_values_range(items, load_index(indices, bits, i), &start, &end);
-        total += end - start;
-    }
-    lake_status status = lance_leaf_values_reserve_variable(out, count, total, &to, err);
-    if (status != LAKE_OK)
-        return status;
-    for (uint64_t i = 0; i < count; i++) {
-        lance_leaf_values_range(items, load_index(indices, bits, i), &start, &end);
-        size_t size = (size_t)(end - start);
-        /* Short strings are copied whole words at a time, into the slack behind them. */
-        if (size <= 16 && start + 16 <= items->data.size)
-            memcpy(to, items->data.data + start, 16);
-        else if (size > 0)
-            memcpy(to, items->data.data + start, size);
-        to += size;
-        lance_leaf_values_push_size(out, size);
-    }
-    return LAKE_OK;
-}
-
-static lake_status gather_fixed(const struct lance_leaf_values *items, const uint8_t *indices,
-                                uint64_t bits, uint64_t count, struct lance_leaf_values *out,
-                                struct lake_error *err)
-{
-    uint8_t *to;
-    size_t width = (size_t)(items->type->item_bits / 8);
-    lake_status status = lance_leaf_values_reserve(out, count, &to, err);
-    if (status != LAKE_OK)
-        return status;
-    if (width == 8) {
-        for (uint64_t i = 0; i < count; i++)
-            memcpy(to + 8 * i, items->fixed.data + 8 * load_index(indices, bits, i), 8);
-    } else {
-        for (uint64_t i = 0; i < count; i++)
-            memcpy(to + width * i, items->fixed.data + width * load_index(indices, bits, i), width);
-    }
-    lance_leaf_values_grew(out, count);
-    return LAKE_OK;
-}
-
-/* Arrow dictionary columns: a read that spans pages holds the pages' dictionaries one after the
- * other, and this page's keys are moved up by where its items start. */
-static lake_status place_dictionary(struct lance_leaf_reader *reader, struct lake_error *err)
-{
-    struct lance_leaf_values *all = &reader->dictionary;
-    const struct lance_leaf_values *page = &reader->page_dictionary;
-    if (reader->dictionary_placed)
-        return LAKE_OK;
-    /* Pages written from one batch repeat the same items. */
-    if (lance_leaf_values_start_with(all, page)) {
-        reader->dictionary_base = 0;
-        reader->dictionary_placed = true;
-        return LAKE_OK;
-    }
-    reader->dictionary_base = all->count;
-    reader->dictionary_placed = true;
-    return lance_leaf_values_append_slice(all, page, 0, page->count, err);
-}
-
-static lake_status append_keys(struct lance_leaf_reader *reader, const uint8_t *indices,
-                               uint64_t bits, uint64_t count, struct lance_leaf_values *out,
-                               struct lake_error *err)
-{
-    uint64_t key_bits = reader->type.item_bits;
-    uint64_t limit = lance_leaf_key_limit(&reader->type);
-    uint8_t *to;
-    if (reader->dictionary.count > limit + 1)
-        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
-                         "%llu dictionary items in one read are too many for the key type: read "
-                         "fewer rows at a time",
-                         (unsigned long long)reader->dictionary.count);
-    lake_status status = lance_leaf_values_reserve(out, count, &to, err);
-    if (status != LAKE_OK)
-        return status;
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t key = load_index(indices, bits, i) + reader->dictionary_base;
-        memcpy(to + i * (key_bits / 8), &key, key_bits / 8); /* little endian */
-    }
-    lance_leaf_values_grew(out, count);
-    return LAKE_OK;
-}
-
 /* Indices in reader->scratch that lead out of the dictionary: what null slots hold means nothing
  * and becomes 0; a value's index is an error. */
 static lake_status clear_hidden_indices(struct lance_leaf_reader *reader,
@@ -492,7 +378,7 @@ static lake_status clear_hidden_indices(struct lance_leaf_reader *reader,
             continue;
         if (def[i] != 0)
             memset(reader->scratch.data + slot * (bits / 8), 0, (size_t)bits / 8);
-        else if (load_index(reader->scratch.data, bits, slot) >= reader->page_dictionary.count)
+        else if (lance_index_at(reader->scratch.data, bits, slot) >= reader->page_dictionary.count)
             break;
         slot++;
     }
@@ -522,18 +408,14 @@ static lake_status decode_indices(struct lance_leaf_reader *reader, const struct
     if (status != LAKE_OK || count == 0)
         return status;
     const uint8_t *indices = reader->scratch.data;
-    if (highest_index(indices, bits, count) >= items->count) {
+    if (lance_highest_index(indices, bits, count) >= items->count) {
         status = clear_hidden_indices(reader, chunk, bits, count, err);
         if (status != LAKE_OK)
             return status;
         if (items->count == 0)
             return lance_leaf_values_append_zeros(out, count, err);
     }
-    if (reader->type.kind == LANCE_LEAF_DICTIONARY)
-        return append_keys(reader, indices, bits, count, out, err);
-    if (reader->type.kind == LANCE_LEAF_VARIABLE)
-        return gather_variable(items, indices, bits, count, out, err);
-    return gather_fixed(items, indices, bits, count, out, err);
+    return lance_dictionary_look_up(reader, indices, bits, count, out, err);
 }
 
 static lake_status decode_packed(struct lance_leaf_reader *reader,
@@ -766,7 +648,7 @@ static lake_status mini_block_read(struct lance_leaf_reader *reader, uint64_t ro
         return lake_fail(err, LAKE_DATA_LOSS, "a page of %llu rows has no chunks",
                          (unsigned long long)lance_page_of(reader)->row_count);
     if (reader->type.kind == LANCE_LEAF_DICTIONARY && reader->page_has_dictionary)
-        status = place_dictionary(reader, err);
+        status = lance_dictionary_place(reader, err);
     if (status != LAKE_OK)
         return status;
     if (reader->layout.rep == NULL)

@@ -272,6 +272,21 @@ lake_status lance_predicate_apply(const struct lance_predicate *predicate,
                                   const struct ArrowArray *array, uint8_t *keep,
                                   struct lake_error *err);
 
+/* False: no row of the zone can pass (prune.c). */
+struct lance_zones;
+bool lance_predicate_may_pass(const struct lance_predicate *predicate,
+                              const struct lance_zones *zones, size_t zone);
+
+struct lance_pruned_column {
+    const struct lance_zones *zones;
+    struct lance_predicate *const *predicates; /* all must hold */
+    size_t predicate_count;
+};
+/* The first run of rows within [start, end) that may pass all columns' filters: [*first, *last),
+ * with *first = end when none may. */
+void lance_prune(const struct lance_pruned_column *columns, size_t count, uint64_t start,
+                 uint64_t end, uint64_t *first, uint64_t *last);
+
 /* ---- commit.c ---- */
 
 struct lance_new_fragment { /* a data file that no version refers to yet */

@@ -138,3 +138,26 @@ def test_field_metadata_goes_above_the_profile(tmp_path, storage, metadata, pres
         assert word in text, text
     for word in absent:
         assert word not in text, text
+
+
+@pytest.mark.parametrize("storage", VERSIONS)
+def test_pylance_changes_a_table_with_statistics_as_any_other(tmp_path, storage):
+    """Statistics stand in buffers that pylance passes by; what it rewrites has none."""
+    table = pa.table({"episode": pa.array(np.arange(ROWS) // 500), "x": pa.array(np.arange(ROWS)),
+                      "word": pa.array([f"w{i // 700}" for i in range(ROWS)])})
+    path = tmp_path / "lake"
+    lake_write(table, path, storage)
+    lake_write(table, path, storage, append=True)
+    dataset = lance.dataset(str(path))
+    assert dataset.to_table(filter="episode = 7").num_rows == 1000
+    lance.write_dataset(table.slice(0, 100), str(path), mode="append")
+    dataset = lance.dataset(str(path))
+    dataset.delete("episode = 7")
+    dataset.update({"x": "x + 1"}, where="episode = 8")
+    dataset.create_scalar_index("x", "BTREE")
+    assert_same(lake_read(path), lance.dataset(str(path)).to_table())
+    lance.dataset(str(path)).optimize.compact_files()
+    assert lance.dataset(str(path)).count_rows() == 2 * ROWS + 100 - 1000
+    assert_same(lake_read(path), lance.dataset(str(path)).to_table())
+    lake_write(table, path, storage, append=True)
+    assert_same(lake_read(path), lance.dataset(str(path)).to_table())

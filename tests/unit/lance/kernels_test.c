@@ -132,6 +132,44 @@ static void values_are_combined_and_changes_counted(void **state)
     }
 }
 
+/* The order that kernels.h states, one value at a time. */
+static int64_t order_of(int kind, uint32_t bits, const uint8_t *at)
+{
+    uint64_t value = load(at, bits / 8), top = (uint64_t)1 << (bits - 1);
+    if (kind == 1)
+        value ^= top;
+    else if (kind == 2 && (value & top) != 0)
+        value ^= top - 1;
+    return bits == 64 ? (int64_t)value : (int64_t)(value << (64 - bits)) >> (64 - bits);
+}
+
+static void ranges_are_those_of_the_values_in_their_order(void **state)
+{
+    (void)state;
+    for (size_t round = 0; round < 3 * ROUNDS; round++) {
+        int kind = (int)(round % 3); /* signed, unsigned, floating point */
+        uint32_t bits = kind == 2 ? 32U << (random_next() % 2) : 8U << (random_next() % 4);
+        size_t count = 1 + random_next() % 100, index = lance_kernel_index(bits);
+        uint8_t *block, *values = misaligned(count * bits / 8, &block);
+        int64_t low = INT64_MAX, high = INT64_MIN;
+        fill(values, count * bits / 8);
+        for (size_t i = 0; i < count; i++) {
+            int64_t order = order_of(kind, bits, values + i * bits / 8);
+            low = order < low ? order : low;
+            high = order > high ? order : high;
+        }
+        for (size_t i = 0; i < 2 && set(i) != NULL; i++) {
+            int64_t lowest = 0, highest = 0;
+            const struct lance_kernels *kernels = set(i);
+            (kind == 0   ? kernels->range_signed
+             : kind == 1 ? kernels->range_unsigned
+                         : kernels->range_float)[index](values, count, &lowest, &highest);
+            assert_true(lowest == low && highest == high);
+        }
+        free(block);
+    }
+}
+
 static void runs_are_written_out_and_never_beyond_the_total(void **state)
 {
     (void)state;
@@ -169,6 +207,7 @@ int main(void)
         cmocka_unit_test(planes_are_split_and_joined),
         cmocka_unit_test(every_width_is_packed_and_unpacked_alike),
         cmocka_unit_test(values_are_combined_and_changes_counted),
+        cmocka_unit_test(ranges_are_those_of_the_values_in_their_order),
         cmocka_unit_test(runs_are_written_out_and_never_beyond_the_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,67 @@
+/* A scan as its plan (scan.c) and its tasks (scan_task.c) know it. */
+#ifndef LANCE_SCAN_H
+#define LANCE_SCAN_H
+
+#include "table.h"
+
+#define LANCE_NO_OUTPUT SIZE_MAX
+
+/* A column that the scan reads, because it is filtered on or projected. */
+struct scan_column {
+    const struct lance_field *field;
+    const struct ArrowSchema *type; /* of its arrays */
+    struct ArrowSchema owned_type;  /* what it is when blobs are described */
+    size_t output;                  /* its place in the batch, or LANCE_NO_OUTPUT */
+    struct lance_predicate **predicates;
+    size_t predicate_count;
+};
+
+struct fragment_slot {
+    struct lance_open_fragment *opened;
+    uint64_t tasks_left;
+};
+
+struct lance_scan {
+    struct lance_dataset *dataset;
+    struct ArrowSchema schema;
+    struct scan_column *columns;       /* filtered ones first */
+    const struct lance_field **fields; /* of `columns`, in the same order */
+    size_t column_count;
+    size_t filtered_count;
+    size_t output_count;
+    bool blob_descriptions;
+    bool *applied; /* by filter */
+    size_t filter_count;
+    uint64_t batch_rows;
+    size_t batch_bytes;
+    uint64_t task_rows;
+    const bool *stop;
+    uint64_t *first_task; /* by fragment; one more at the end */
+    size_t fragment_count;
+    _Atomic uint64_t next_task;
+    pthread_mutex_t mutex; /* guards slots; not held across I/O */
+    struct fragment_slot *slots;
+    struct lance_read_counters counters;
+    _Atomic uint64_t rows_scanned;
+    _Atomic uint64_t row_bytes; /* of decoded rows, as last seen; 0: no batch yet */
+};
+
+struct lance_task {
+    struct lance_scan *scan;
+    uint64_t index;
+    size_t fragment;
+    uint64_t cursor;
+    uint64_t end;
+    uint64_t batch_rows;   /* the most that the buffers below are made for */
+    uint64_t encoded_rows; /* what batch_bytes allows by the size of the encoded data */
+    struct lance_open_fragment *opened;
+    struct lance_pruned_column *pruned; /* filtered columns that have statistics */
+    size_t pruned_count;
+    bool started; /* by the first batch: what follows is there */
+    struct lance_field_reader **readers;
+    struct ArrowArray *arrays; /* by column, within one batch */
+    uint8_t *keep;
+    struct lance_run *runs;
+};
+
+#endif

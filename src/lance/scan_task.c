@@ -1,0 +1,545 @@
+/*
+ * A scan's tasks, which decode the rows.
+ *
+ * A task passes by the rows that statistics rule out, reads the columns it filters on first and the
+ * others only where rows survive. Files and deletion vectors of a fragment are opened by its first
+ * task, shared by the others and closed with the last.
+ */
+#include "array_build.h"
+#include "scan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define FIRST_BATCH_ROWS 1024
+
+/* ---- fragments, shared by their tasks ---- */
+
+/* The fragment's files, opened once: of two tasks that come at once the second's are dropped. */
+static lake_status acquire_fragment(struct lance_scan *scan, size_t index,
+                                    struct lance_open_fragment **out, struct lake_error *err)
+{
+    struct fragment_slot *slot = &scan->slots[index];
+    struct lance_open_fragment *opened = NULL;
+    (void)pthread_mutex_lock(&scan->mutex);
+    if (slot->opened != NULL) {
+        opened = slot->opened;
+        atomic_fetch_add_explicit(&opened->references, 1, memory_order_relaxed);
+    }
+    (void)pthread_mutex_unlock(&scan->mutex);
+    if (opened != NULL) {
+        *out = opened;
+        return LAKE_OK;
+    }
+    lake_status status =
+        lance_fragment_open(scan->dataset, index, scan->fields, scan->column_count, &opened, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    struct lance_open_fragment *spare = NULL;
+    (void)pthread_mutex_lock(&scan->mutex);
+    if (slot->opened == NULL) {
+        slot->opened = opened;
+    } else {
+        spare = opened;
+        opened = slot->opened;
+    }
+    atomic_fetch_add_explicit(&opened->references, 1, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&scan->mutex);
+    lance_open_fragment_unref(spare);
+    *out = opened;
+    return LAKE_OK;
+}
+
+static void task_leaves_fragment(struct lance_scan *scan, size_t index)
+{
+    struct lance_open_fragment *closed = NULL;
+    (void)pthread_mutex_lock(&scan->mutex);
+    scan->slots[index].tasks_left--;
+    if (scan->slots[index].tasks_left == 0) {
+        closed = scan->slots[index].opened;
+        scan->slots[index].opened = NULL;
+    }
+    (void)pthread_mutex_unlock(&scan->mutex);
+    lance_open_fragment_unref(closed);
+}
+
+/* ---- tasks ---- */
+
+static size_t fragment_of_task(const struct lance_scan *scan, uint64_t index)
+{
+    size_t low = 0;
+    size_t high = scan->fragment_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (scan->first_task[middle] <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    while (scan->first_task[low + 1] <= index) { /* fragments without rows have no task */
+        low++;
+    }
+    return low;
+}
+
+lake_status lance_scan_next_task(struct lance_scan *scan, struct lance_task **out,
+                                 struct lake_error *err)
+{
+    uint64_t total = scan->first_task[scan->fragment_count];
+    uint64_t index = atomic_load_explicit(&scan->next_task, memory_order_relaxed);
+    do {
+        if (index >= total) {
+            *out = NULL;
+            return LAKE_OK;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&scan->next_task, &index, index + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    struct lance_task *task = base_calloc_array(1, sizeof(*task));
+    if (task == NULL) {
+        return base_fail_no_memory(err, sizeof(*task));
+    }
+    task->scan = scan;
+    task->index = index;
+    task->fragment = fragment_of_task(scan, index);
+    task->cursor = (index - scan->first_task[task->fragment]) * scan->task_rows;
+    task->end =
+        BASE_MIN(task->cursor + scan->task_rows, scan->dataset->fragment_rows[task->fragment]);
+    *out = task;
+    return LAKE_OK;
+}
+
+uint64_t lance_task_index(const struct lance_task *task)
+{
+    return task->index;
+}
+
+static void release_arrays(struct lance_task *task)
+{
+    for (size_t i = 0; task->arrays != NULL && i < task->scan->column_count; i++) {
+        if (task->arrays[i].release != NULL) {
+            task->arrays[i].release(&task->arrays[i]);
+        }
+    }
+}
+
+void lance_task_free(struct lance_task *task)
+{
+    if (task == NULL) {
+        return;
+    }
+    release_arrays(task);
+    for (size_t i = 0; task->readers != NULL && i < task->scan->column_count; i++) {
+        lance_field_reader_free(task->readers[i]);
+    }
+    task_leaves_fragment(task->scan, task->fragment);
+    lance_open_fragment_unref(task->opened);
+    base_free(task->pruned);
+    base_free(task->readers);
+    base_free(task->arrays);
+    base_free(task->keep);
+    base_free(task->runs);
+    base_free(task);
+}
+
+static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
+                                struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    *row_bytes = 0;
+    for (size_t i = 0; i < scan->column_count; i++) {
+        if (!task->opened->stored[i]) {
+            continue;
+        }
+        lake_status status = lance_field_reader_new(
+            scan->columns[i].field, task->opened->sources[i], scan->blob_descriptions,
+            &scan->counters, &task->readers[i], err);
+        if (status != LAKE_OK) {
+            return lake_fail_wrap(err, status, "column %s of fragment %" PRIu64 " cannot be read",
+                                  scan->columns[i].field->name,
+                                  scan->dataset->manifest->pb->fragments[task->fragment]->id);
+        }
+        *row_bytes += lance_field_reader_bytes_per_row(task->readers[i]);
+    }
+    return LAKE_OK;
+}
+
+static lake_status alloc_arrays(struct lance_task *task, struct lake_error *err)
+{
+    size_t count = task->scan->column_count + 1;
+    if (task->readers == NULL) {
+        task->readers = base_calloc_array(count, sizeof(struct lance_field_reader *));
+    }
+    if (task->arrays == NULL) {
+        task->arrays = base_calloc_array(count, sizeof(*task->arrays));
+    }
+    return task->readers == NULL || task->arrays == NULL
+               ? base_fail_no_memory(err, count * sizeof(*task->arrays))
+               : LAKE_OK;
+}
+
+static lake_status alloc_selection(struct lance_task *task, struct lake_error *err)
+{
+    if (task->opened->deletions == NULL && task->scan->filtered_count == 0) {
+        return LAKE_OK;
+    }
+    base_free(task->keep);
+    base_free(task->runs);
+    task->keep = base_alloc_array((size_t)task->batch_rows, 1);
+    task->runs = base_alloc_array((size_t)task->batch_rows / 2 + 1, sizeof(*task->runs));
+    return task->keep == NULL || task->runs == NULL
+               ? base_fail_no_memory(err, (size_t)task->batch_rows)
+               : LAKE_OK;
+}
+
+/* The statistics of the columns that are filtered on, as far as there are any. */
+static lake_status find_statistics(struct lance_task *task, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    task->pruned_count = 0;
+    if (scan->filtered_count > 0 && task->pruned == NULL) {
+        task->pruned = base_calloc_array(scan->filtered_count, sizeof(*task->pruned));
+        if (task->pruned == NULL) {
+            return base_fail_no_memory(err, scan->filtered_count * sizeof(*task->pruned));
+        }
+    }
+    for (size_t i = 0; i < scan->filtered_count; i++) {
+        const struct scan_column *column = &scan->columns[i];
+        const struct lance_column_source *source = &task->opened->sources[i][0];
+        const struct lance_zones *zones = NULL;
+        if (column->field->kind != LANCE_NODE_LEAF || source->file == NULL || source->column < 0) {
+            continue;
+        }
+        lake_status status = lance_file_zones(source->file, (uint32_t)source->column, &zones, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        if (zones != NULL) {
+            task->pruned[task->pruned_count++] =
+                (struct lance_pruned_column){zones, column->predicates, column->predicate_count};
+        }
+    }
+    return LAKE_OK;
+}
+
+/* May be called again after a failure. */
+static lake_status open_task(struct lance_task *task, struct lake_error *err)
+{
+    struct lance_open_fragment *opened = NULL;
+    lake_status status = acquire_fragment(task->scan, task->fragment, &opened, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    task->opened = opened;
+    status = find_statistics(task, err);
+    if (status != LAKE_OK) {
+        lance_open_fragment_unref(opened);
+        task->opened = NULL;
+    }
+    return status;
+}
+
+/* May be called again after a failure. */
+static lake_status start_task(struct lance_task *task, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    uint64_t row_bytes = 0;
+    lake_status status = alloc_arrays(task, err);
+    if (status == LAKE_OK) {
+        status = make_readers(task, &row_bytes, err);
+    }
+    if (status != LAKE_OK) {
+        return status;
+    }
+    task->batch_rows = BASE_MIN(scan->batch_rows, task->end - task->cursor);
+    task->encoded_rows = row_bytes > 0 ? scan->batch_bytes / row_bytes : task->batch_rows;
+    status = alloc_selection(task, err);
+    task->started = status == LAKE_OK;
+    return status;
+}
+
+static lake_status read_column(struct lance_task *task, size_t column, uint64_t start,
+                               uint64_t count, struct lake_error *err)
+{
+    const struct lance_field *field = task->scan->columns[column].field;
+    if (task->readers[column] == NULL) {
+        return lance_array_of_nulls(task->scan->columns[column].type, count, &task->arrays[column],
+                                    err);
+    }
+    lake_status status =
+        lance_field_reader_read(task->readers[column], start, count, &task->arrays[column], err);
+    if (status != LAKE_OK) {
+        const struct lance_dataset *dataset = task->scan->dataset;
+        return lake_fail_wrap(err, status,
+                              "column %s, rows %" PRIu64 " to %" PRIu64 " of fragment %" PRIu64
+                              ", version %" PRIu64 " cannot be read",
+                              field->name, start, start + count - 1,
+                              dataset->manifest->pb->fragments[task->fragment]->id,
+                              lance_dataset_version(dataset));
+    }
+    return LAKE_OK;
+}
+
+/* ---- one batch ---- */
+
+/* What survives of rows [start, start + count): runs relative to `start`. */
+struct survivors {
+    size_t run_count;
+    uint64_t row_count;
+};
+
+static void drop_deleted(const struct lance_deletions *deletions, uint64_t start, uint64_t count,
+                         uint8_t *keep)
+{
+    for (uint64_t i = 0; i < count;) {
+        uint64_t row = start + i;
+        if (row % 64 == 0 && deletions->words[row / 64] == 0) {
+            i += 64;
+            continue;
+        }
+        keep[i] = (uint8_t)(keep[i] & !lance_deletions_has(deletions, row));
+        i++;
+    }
+}
+
+static struct survivors find_runs(struct lance_task *task, uint64_t count)
+{
+    struct survivors survivors = {0, 0};
+    const uint8_t *keep = task->keep;
+    uint64_t i = 0;
+    while (i < count) {
+        const uint8_t *kept = memchr(keep + i, 1, (size_t)(count - i));
+        if (kept == NULL) {
+            break;
+        }
+        uint64_t start = (uint64_t)(kept - keep);
+        const uint8_t *dropped = memchr(keep + start, 0, (size_t)(count - start));
+        uint64_t end = dropped == NULL ? count : (uint64_t)(dropped - keep);
+        task->runs[survivors.run_count++] = (struct lance_run){start, end - start};
+        survivors.row_count += end - start;
+        i = end;
+    }
+    return survivors;
+}
+
+static lake_status select_rows(struct lance_task *task, uint64_t count, struct survivors *out,
+                               struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    memset(task->keep, 1, (size_t)count);
+    if (task->opened->deletions != NULL) {
+        drop_deleted(task->opened->deletions, task->cursor, count, task->keep);
+    }
+    for (size_t i = 0; i < scan->filtered_count; i++) {
+        if (memchr(task->keep, 1, (size_t)count) == NULL) {
+            break;
+        }
+        lake_status status = read_column(task, i, task->cursor, count, err);
+        for (size_t j = 0; status == LAKE_OK && j < scan->columns[i].predicate_count; j++) {
+            status = lance_predicate_apply(scan->columns[i].predicates[j], &task->arrays[i],
+                                           task->keep, err);
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    *out = find_runs(task, count);
+    return LAKE_OK;
+}
+
+/* Replaces a column by the rows of `runs`. */
+static lake_status keep_runs(struct lance_task *task, size_t column, const struct lance_run *runs,
+                             size_t run_count, struct lake_error *err)
+{
+    struct ArrowArray selected = {.release = NULL};
+    lake_status status = lance_array_take(task->scan->columns[column].type, &task->arrays[column],
+                                          runs, run_count, &selected, err);
+    if (status == LAKE_OK) {
+        task->arrays[column].release(&task->arrays[column]);
+        ArrowArrayMove(&selected, &task->arrays[column]);
+    }
+    return status;
+}
+
+/* Keeps the survivors of every projected column. Those that were filtered on are there, with all
+ * `count` rows; the others are read from the first survivor to the last. */
+static lake_status read_survivors(struct lance_task *task, uint64_t count,
+                                  struct survivors survivors, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+        bool there = task->arrays[i].release != NULL;
+        if (there && scan->columns[i].output != LANCE_NO_OUTPUT && survivors.row_count < count) {
+            status = keep_runs(task, i, task->runs, survivors.run_count, err);
+        }
+    }
+    uint64_t first = task->runs[0].start;
+    const struct lance_run *last = &task->runs[survivors.run_count - 1];
+    uint64_t span = last->start + last->count - first;
+    for (size_t r = 0; r < survivors.run_count; r++) {
+        task->runs[r].start -= first;
+    }
+    for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+        if (task->arrays[i].release != NULL || scan->columns[i].output == LANCE_NO_OUTPUT) {
+            continue;
+        }
+        status = read_column(task, i, task->cursor + first, span, err);
+        if (status == LAKE_OK && survivors.run_count > 1) {
+            status = keep_runs(task, i, task->runs, survivors.run_count, err);
+        }
+    }
+    return status;
+}
+
+/* Moves the projected columns into one struct array. */
+static lake_status assemble(struct lance_task *task, uint64_t row_count, struct ArrowArray *out,
+                            struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    struct ArrowArray batch;
+    if (ArrowArrayInitFromType(&batch, NANOARROW_TYPE_STRUCT) != NANOARROW_OK) {
+        return base_fail_no_memory(err, sizeof(batch));
+    }
+    if (ArrowArrayAllocateChildren(&batch, (int64_t)scan->output_count) != NANOARROW_OK) {
+        ArrowArrayRelease(&batch);
+        return base_fail_no_memory(err, scan->output_count * sizeof(batch));
+    }
+    batch.length = (int64_t)row_count;
+    batch.null_count = 0;
+    for (size_t i = 0; i < scan->column_count; i++) {
+        if (scan->columns[i].output != LANCE_NO_OUTPUT) {
+            ArrowArrayMove(&task->arrays[i], batch.children[scan->columns[i].output]);
+        }
+    }
+    *out = batch;
+    return LAKE_OK;
+}
+
+static lake_status next_batch(struct lance_task *task, uint64_t count, bool *produced,
+                              struct ArrowArray *out, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    struct survivors survivors = {1, count};
+    lake_status status = LAKE_OK;
+    *produced = false;
+    if (task->keep != NULL) {
+        status = select_rows(task, count, &survivors, err);
+        if (status == LAKE_OK && survivors.row_count > 0) {
+            status = read_survivors(task, count, survivors, err);
+        }
+    } else {
+        for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+            status = read_column(task, i, task->cursor, count, err);
+        }
+    }
+    if (status == LAKE_OK && survivors.row_count > 0) {
+        status = assemble(task, survivors.row_count, out, err);
+        *produced = status == LAKE_OK;
+    }
+    release_arrays(task);
+    return status;
+}
+
+/* Bytes of a column's buffers, near enough: strings and lists by their offsets. */
+static uint64_t decoded_bytes(const struct ArrowSchema *schema, const struct ArrowArray *array)
+{
+    uint64_t bytes = array->n_buffers > 0 ? (uint64_t)array->length : 0;
+    const char *format = schema->format;
+    bool large = strchr("UZ", format[0]) != NULL;
+    if (large || strchr("uz", format[0]) != NULL) {
+        const void *offsets = array->buffers[1];
+        int64_t last = array->offset + array->length;
+        if (offsets != NULL) {
+            bytes += large ? (uint64_t)(((const int64_t *)offsets)[last] -
+                                        ((const int64_t *)offsets)[array->offset])
+                           : (uint64_t)(((const int32_t *)offsets)[last] -
+                                        ((const int32_t *)offsets)[array->offset]);
+        }
+    } else if (strncmp(format, "w:", 2) == 0) {
+        uint64_t width = 0;
+        (void)base_str_to_u64(base_str_of(format + 2), &width);
+        bytes += (uint64_t)array->length * width;
+    } else {
+        bytes += (uint64_t)array->length * 8;
+    }
+    for (int64_t i = 0; i < array->n_children; i++) {
+        bytes += decoded_bytes(schema->children[i], array->children[i]);
+    }
+    return bytes;
+}
+
+/* How many rows the next batch takes. Decoded values may be far larger than encoded ones, so a scan
+ * begins with a small batch and goes by what it then sees. */
+static uint64_t next_count(const struct lance_task *task)
+{
+    const struct lance_scan *scan = task->scan;
+    uint64_t seen = atomic_load_explicit(&scan->row_bytes, memory_order_relaxed);
+    uint64_t count = BASE_MIN(task->batch_rows, task->end - task->cursor);
+    count = BASE_MIN(count, task->encoded_rows);
+    count = BASE_MIN(count, seen == 0 ? FIRST_BATCH_ROWS : scan->batch_bytes / seen);
+    /* Whole batches begin at multiples of their size, as chunks do, which are then decoded straight
+     * into the batch. */
+    count = BASE_MIN(count, scan->batch_rows - task->cursor % scan->batch_rows);
+    return BASE_MAX(count, 1);
+}
+
+static void note_size(struct lance_scan *scan, const struct ArrowArray *batch)
+{
+    uint64_t bytes = decoded_bytes(&scan->schema, batch);
+    uint64_t rows = (uint64_t)batch->length;
+    atomic_store_explicit(&scan->row_bytes, bytes / rows + 1, memory_order_relaxed);
+}
+
+static bool is_stopped(const struct lance_scan *scan)
+{
+    return scan->stop != NULL && __atomic_load_n(scan->stop, __ATOMIC_ACQUIRE);
+}
+
+lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, bool *end,
+                            struct lake_error *err)
+{
+    bool produced = false;
+    if (task->opened == NULL) {
+        lake_status status = open_task(task, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    while (task->cursor < task->end) {
+        uint64_t last = task->end;
+        if (is_stopped(task->scan)) {
+            return lake_fail(err, LAKE_CANCELLED, "the scan was stopped");
+        }
+        if (task->pruned_count > 0) {
+            lance_prune(task->pruned, task->pruned_count, task->cursor, task->end, &task->cursor,
+                        &last);
+        }
+        if (task->cursor == task->end) {
+            break; /* nothing more can pass */
+        }
+        lake_status status = task->started ? LAKE_OK : start_task(task, err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        uint64_t count = BASE_MIN(next_count(task), last - task->cursor);
+        status = next_batch(task, count, &produced, out, err);
+        if (status == LAKE_RESOURCE_EXHAUSTED && count > 1) {
+            task->encoded_rows = count / 2; /* values far above the average (L20) */
+            continue;
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+        task->cursor += count;
+        atomic_fetch_add_explicit(&task->scan->rows_scanned, count, memory_order_relaxed);
+        if (produced) {
+            note_size(task->scan, out);
+            *end = false;
+            return LAKE_OK;
+        }
+    }
+    *end = true;
+    return LAKE_OK;
+}
