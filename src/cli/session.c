@@ -185,6 +185,11 @@ lake_status cli_session_open(const struct cli_options *options, struct cli_sessi
         status = cli_servers_start(options->data_dir, "127.0.0.1:0", "127.0.0.1:0",
                                    &session.servers, err);
         session.embedded = status == LAKE_OK;
+        if (status == LAKE_FAILED_PRECONDITION)
+            status = lake_fail(err, status,
+                               "another command is at work on the data directory %s; to share it, "
+                               "let `lake up` serve it: commands then go through that",
+                               options->data_dir);
         if (status == LAKE_OK)
             status = connect_to(options, session.servers.query_address, &session.client, err);
     }

@@ -114,7 +114,7 @@ static bool add_assignment(struct put_row *row, const char *text, bool is_file)
 static const struct ArrowSchema *find_column(const struct ArrowSchema *schema, const char *name)
 {
     for (int64_t i = 0; i < schema->n_children; i++) {
-        if (strcmp(schema->children[i]->name, name) == 0)
+        if (strcasecmp(schema->children[i]->name, name) == 0) /* as SQL compares names */
             return schema->children[i];
     }
     return NULL;

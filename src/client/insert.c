@@ -38,6 +38,12 @@ struct rows {
     int64_t *places; /* for each column of the schema its place in a row's values, or -1 */
 };
 
+/* As SQL compares names; a table has no two columns that differ in case only. */
+static bool same_name(struct lake_str a, const char *b)
+{
+    return strlen(b) == a.size && strncasecmp(a.data, b, a.size) == 0;
+}
+
 static lake_status find_places(struct rows *rows, struct lake_error *err)
 {
     const struct client_insert *insert = rows->insert;
@@ -46,7 +52,7 @@ static lake_status find_places(struct rows *rows, struct lake_error *err)
     for (size_t i = 0; i < insert->column_count; i++) {
         int64_t c = 0;
         while (c < rows->schema->n_children &&
-               !base_str_equal_c(insert->columns[i], rows->schema->children[c]->name))
+               !same_name(insert->columns[i], rows->schema->children[c]->name))
             c++;
         if (c == rows->schema->n_children)
             return lake_fail(err, LAKE_INVALID_ARGUMENT, "the table %.*s.%.*s has no column %.*s",

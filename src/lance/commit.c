@@ -492,7 +492,8 @@ static lake_status catch_up_create(struct publisher *publisher, struct lake_erro
 {
     uint64_t version;
     enum lance_naming naming;
-    lake_status status = lance_versions_latest(publisher->what->store, 0, &version, &naming, err);
+    lake_status status =
+        lance_versions_latest(publisher->what->store, 0, &version, &naming, NULL, err);
     if (status == LAKE_NOT_FOUND) {
         return LAKE_OK;
     }
@@ -512,7 +513,7 @@ static lake_status catch_up(struct publisher *publisher, struct lake_error *err)
     }
     uint64_t version = publisher->current->pb->version;
     lake_status status =
-        lance_versions_latest(publisher->what->store, version, &latest, &naming, err);
+        lance_versions_latest(publisher->what->store, version, &latest, &naming, NULL, err);
     if (status == LAKE_OK && latest < version) {
         status = lake_fail(err, LAKE_ABORTED,
                            "version %" PRIu64 ", which the rows were to be added to, is gone: the "

@@ -311,7 +311,7 @@ static lake_status open_version(const struct lance_opening *opening, uint64_t ve
     struct lance_manifest *manifest = NULL;
     lake_status status = LAKE_OK;
     if (version == 0) {
-        status = lance_latest_version(opening->store, 0, &version, err);
+        status = lance_latest_version(opening->store, 0, &version, NULL, err);
         if (status != LAKE_OK) {
             return status;
         }
@@ -399,6 +399,11 @@ lake_status lance_dataset_open_with(struct storage_store *store, struct lance_ca
 uint64_t lance_dataset_version(const struct lance_dataset *dataset)
 {
     return dataset->manifest->pb->version;
+}
+
+uint64_t lance_dataset_manifest_bytes(const struct lance_dataset *dataset)
+{
+    return dataset->manifest->file_bytes;
 }
 
 const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset)

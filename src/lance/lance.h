@@ -32,9 +32,11 @@ void lance_cache_free(struct lance_cache *cache);
 struct lance_dataset;
 
 /* The newest version, by probing upward from `known_version` (0: not known; then lists once).
- * Strong: sees every version whose publication returned before the call. NOT_FOUND: no dataset. */
+ * Strong: sees every version whose publication returned before the call. NOT_FOUND: no dataset.
+ * `manifest`, unless NULL, receives what the store says of its manifest: another one under the same
+ * number has other times, size or version. */
 lake_status lance_latest_version(struct storage_store *store, uint64_t known_version, uint64_t *out,
-                                 struct lake_error *err);
+                                 struct storage_object_info *manifest, struct lake_error *err);
 /* Opens exactly `version` (0: the newest). `store` is rooted at the dataset's directory and
  * `cache_key` names it in the cache, unique per incarnation (NULL: no caching). NOT_FOUND for a
  * version that is not (or no longer) there; UNIMPLEMENTED names an unknown feature flag, storage
@@ -66,6 +68,8 @@ lake_status lance_dataset_exists(const struct lance_dataset *dataset, bool *out,
                                  struct lake_error *err);
 
 uint64_t lance_dataset_version(const struct lance_dataset *dataset);
+/* The size of its manifest: a cached one of another size than the store's is of another dataset. */
+uint64_t lance_dataset_manifest_bytes(const struct lance_dataset *dataset);
 /* Borrowed; a struct schema whose children are the columns. */
 const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset);
 uint64_t lance_dataset_row_count(const struct lance_dataset *dataset); /* live rows */

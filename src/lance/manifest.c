@@ -352,6 +352,7 @@ lake_status lance_manifest_parse(struct lake_bytes bytes, uint64_t version,
         status = malformed(version, "its message cannot be decoded", err);
         goto out;
     }
+    manifest->file_bytes = bytes.size;
     manifest->memory_bytes = sizeof(*manifest) + 6 * bytes.size;
     status = check_readable(manifest->pb, err);
     if (status == LAKE_OK) {

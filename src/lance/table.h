@@ -31,7 +31,7 @@ bool lance_manifest_name_parse(struct lake_str name, uint64_t *version, enum lan
 /* lance_latest_version, and how its manifest is named. */
 lake_status lance_versions_latest(struct storage_store *store, uint64_t known_version,
                                   uint64_t *version, enum lance_naming *naming,
-                                  struct lake_error *err);
+                                  struct storage_object_info *manifest, struct lake_error *err);
 
 /* ---- manifest.c ---- */
 
@@ -54,6 +54,7 @@ struct lance_manifest { /* immutable, shared */
     struct lake_bytes transaction;   /* serialized inline Transaction; data NULL when none */
     const struct lance_key_value *config;
     size_t config_count;
+    size_t file_bytes;
     size_t memory_bytes;
 };
 

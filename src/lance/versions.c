@@ -46,13 +46,13 @@ bool lance_manifest_name_parse(struct lake_str name, uint64_t *version, enum lan
     return true;
 }
 
+/* `info` is untouched when the version does not exist. */
 static lake_status exists(struct storage_store *store, enum lance_naming naming, uint64_t version,
-                          bool *out, struct lake_error *err)
+                          bool *out, struct storage_object_info *info, struct lake_error *err)
 {
     char key[LANCE_KEY_BYTES];
-    struct storage_object_info info;
     lance_manifest_key(naming, version, key);
-    lake_status status = storage_stat(store, base_str_of(key), &info, err);
+    lake_status status = storage_stat(store, base_str_of(key), info, err);
     if (status != LAKE_OK && status != LAKE_NOT_FOUND) {
         return status;
     }
@@ -80,7 +80,8 @@ static void note_page(const struct storage_list_page *page, struct newest *newes
 
 /* V2 names ascend as versions descend, so one page holds the newest; V1 needs every page. */
 static lake_status list_latest(struct storage_store *store, uint64_t *version,
-                               enum lance_naming *naming, struct lake_error *err)
+                               enum lance_naming *naming, struct storage_object_info *info,
+                               struct lake_error *err)
 {
     struct newest newest = {{0, 0}};
     char last[STORAGE_MAX_KEY_BYTES + 1] = "";
@@ -115,16 +116,18 @@ static lake_status list_latest(struct storage_store *store, uint64_t *version,
     }
     *naming = newest.version[LANCE_NAMING_V2] != 0 ? LANCE_NAMING_V2 : LANCE_NAMING_V1;
     *version = newest.version[*naming];
-    return LAKE_OK;
+    bool found;
+    return exists(store, *naming, *version, &found, info, err);
 }
 
 /* Advances *version while the next one exists. */
 static lake_status probe_up(struct storage_store *store, enum lance_naming naming,
-                            uint64_t *version, struct lake_error *err)
+                            uint64_t *version, struct storage_object_info *info,
+                            struct lake_error *err)
 {
     for (;;) {
         bool found;
-        lake_status status = exists(store, naming, *version + 1, &found, err);
+        lake_status status = exists(store, naming, *version + 1, &found, info, err);
         if (status != LAKE_OK || !found) {
             return status;
         }
@@ -159,14 +162,15 @@ static lake_status read_hint(struct storage_store *store, uint64_t *version, str
  * hint above the gap, so a hint that is ahead is followed.
  */
 static lake_status probe_latest(struct storage_store *store, enum lance_naming naming,
-                                uint64_t known, uint64_t *version, struct lake_error *err)
+                                uint64_t known, uint64_t *version, struct storage_object_info *info,
+                                struct lake_error *err)
 {
     uint64_t top = known;
     uint64_t hint;
     bool found;
-    lake_status status = probe_up(store, naming, &top, err);
+    lake_status status = probe_up(store, naming, &top, info, err);
     if (status == LAKE_OK && top == known) {
-        status = exists(store, naming, known, &found, err);
+        status = exists(store, naming, known, &found, info, err);
         if (status == LAKE_OK && !found) {
             *version = 0;
             return LAKE_OK;
@@ -176,10 +180,10 @@ static lake_status probe_latest(struct storage_store *store, enum lance_naming n
         status = read_hint(store, &hint, err);
     }
     if (status == LAKE_OK && hint > top) {
-        status = exists(store, naming, hint, &found, err);
+        status = exists(store, naming, hint, &found, info, err);
         if (status == LAKE_OK && found) {
             top = hint;
-            status = probe_up(store, naming, &top, err);
+            status = probe_up(store, naming, &top, info, err);
         }
     }
     if (status == LAKE_OK) {
@@ -190,13 +194,16 @@ static lake_status probe_latest(struct storage_store *store, enum lance_naming n
 
 lake_status lance_versions_latest(struct storage_store *store, uint64_t known_version,
                                   uint64_t *version, enum lance_naming *naming,
-                                  struct lake_error *err)
+                                  struct storage_object_info *manifest, struct lake_error *err)
 {
+    struct storage_object_info unused;
+    struct storage_object_info *info = manifest == NULL ? &unused : manifest;
+    *info = (struct storage_object_info){0};
     static const enum lance_naming both[] = {LANCE_NAMING_V2, LANCE_NAMING_V1};
     if (known_version > 0 && (known_version & DETACHED_BIT) == 0) {
         for (size_t i = 0; i < BASE_ARRAY_LEN(both); i++) {
             uint64_t found = 0;
-            lake_status status = probe_latest(store, both[i], known_version, &found, err);
+            lake_status status = probe_latest(store, both[i], known_version, &found, info, err);
             if (status != LAKE_OK) {
                 return status;
             }
@@ -207,19 +214,20 @@ lake_status lance_versions_latest(struct storage_store *store, uint64_t known_ve
             }
         }
     }
-    return list_latest(store, version, naming, err);
+    return list_latest(store, version, naming, info, err);
 }
 
 lake_status lance_latest_version(struct storage_store *store, uint64_t known_version, uint64_t *out,
-                                 struct lake_error *err)
+                                 struct storage_object_info *manifest, struct lake_error *err)
 {
     enum lance_naming naming;
-    return lance_versions_latest(store, known_version, out, &naming, err);
+    return lance_versions_latest(store, known_version, out, &naming, manifest, err);
 }
 
 lake_status lance_dataset_exists(const struct lance_dataset *dataset, bool *out,
                                  struct lake_error *err)
 {
+    struct storage_object_info info;
     return exists(dataset->store, dataset->manifest->naming, dataset->manifest->pb->version, out,
-                  err);
+                  &info, err);
 }

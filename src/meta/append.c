@@ -18,8 +18,8 @@
 /* ---- checks before anything is held ---- */
 
 /* The columns, not the schema's own metadata: clients put their own things there. */
-static lake_status check_schema(const struct meta_registration *registration,
-                                const struct ArrowSchema *given, struct lake_error *err)
+static lake_status check_columns(const struct meta_registration *registration,
+                                 const struct ArrowSchema *given, struct lake_error *err)
 {
     const struct meta_name *name = &registration->name;
     struct ArrowSchema registered = {.release = NULL};
@@ -58,6 +58,19 @@ static lake_status check_schema(const struct meta_registration *registration,
         }
     }
     registered.release(&registered);
+    return status;
+}
+
+/* Before rows are refused for their columns, the registered ones are brought up to date. */
+static lake_status check_schema(struct meta_authority *authority,
+                                struct meta_registration *registration,
+                                const struct ArrowSchema *given, struct lake_error *err)
+{
+    bool changed = false;
+    lake_status status = check_columns(registration, given, err);
+    if (status == LAKE_INVALID_ARGUMENT &&
+        meta_registration_follow(authority, registration, &changed, NULL) == LAKE_OK && changed)
+        status = check_columns(registration, given, err);
     return status;
 }
 
@@ -153,24 +166,9 @@ out:
     return status;
 }
 
-/* Whether values of one are laid out as values of the other: names and types. Nullability may
- * differ, the writer checks it by the dataset's. */
-static bool same_layout(const struct ArrowSchema *a, const struct ArrowSchema *b)
-{
-    const char *a_name = a->name == NULL ? "" : a->name;
-    const char *b_name = b->name == NULL ? "" : b->name;
-    if (strcmp(a_name, b_name) != 0 || strcmp(a->format, b->format) != 0 ||
-        a->n_children != b->n_children || (a->dictionary == NULL) != (b->dictionary == NULL))
-        return false;
-    for (int64_t i = 0; i < a->n_children; i++) {
-        if (!same_layout(a->children[i], b->children[i]))
-            return false;
-    }
-    return a->dictionary == NULL || strcmp(a->dictionary->format, b->dictionary->format) == 0;
-}
-
-/* Any Lance writer may change a table's columns. The rows have the registered ones, and are written
- * by the dataset's: where these differ, values would be taken for those of another type. */
+/* Any Lance writer may change a table's columns, also just now. The rows have the registered ones,
+ * and are written by the dataset's: where these differ, values would be taken for those of another
+ * type. */
 static lake_status check_dataset_schema(const struct commit *commit,
                                         const struct lance_dataset *dataset, struct lake_error *err)
 {
@@ -180,12 +178,11 @@ static lake_status check_dataset_schema(const struct commit *commit,
     if (have->n_children != given->n_children)
         return lake_fail(err, LAKE_FAILED_PRECONDITION,
                          "another program changed the columns of table %s.%s: version %" PRIu64
-                         " has %lld, Lake registered %lld; the table can be read, and written to "
-                         "again when its columns are as they were",
+                         " has %lld, the rows have %lld; describe the table again",
                          name->namespace_name, name->table, lance_dataset_version(dataset),
                          (long long)have->n_children, (long long)given->n_children);
     for (int64_t i = 0; i < have->n_children; i++) {
-        if (same_layout(have->children[i], given->children[i]))
+        if (meta_same_layout(have->children[i], given->children[i]))
             continue;
         struct base_buffer type;
         base_buffer_init(&type, 4096);
@@ -194,8 +191,7 @@ static lake_status check_dataset_schema(const struct commit *commit,
         lake_status status = lake_fail(
             err, LAKE_FAILED_PRECONDITION,
             "another program changed the columns of table %s.%s: column %lld of version %" PRIu64
-            " is \"%.100s\" %.*s, Lake registered \"%.100s\"; the table can be read, and written "
-            "to again when its columns are as they were",
+            " is \"%.100s\" %.*s, the rows have \"%.100s\"; describe the table again",
             name->namespace_name, name->table, (long long)i, lance_dataset_version(dataset),
             have->children[i]->name, LAKE_STR_FMT(text), given->children[i]->name);
         base_buffer_fini(&type);
@@ -265,29 +261,13 @@ static lake_status open_newest(struct commit *commit, struct lance_dataset **out
 {
     const struct meta_registration *registration = commit->registration;
     uint64_t recorded = 0;
-    uint64_t latest = 0;
     struct lance_dataset *dataset = NULL;
-    lake_status status = meta_recorded_version(commit->authority, &registration->name,
-                                               registration->incarnation, &recorded, err);
-    if (status == LAKE_OK)
-        status = lance_latest_version(commit->store, recorded, &latest, err);
-    if (status == LAKE_OK)
-        status = lance_dataset_open(commit->store, commit->authority->cache,
-                                    registration->incarnation, latest, &dataset, err);
-    if (status == LAKE_NOT_FOUND)
-        status = lake_fail_wrap(err, LAKE_DATA_LOSS,
-                                "table %s.%s is registered but its dataset is not there",
-                                registration->name.namespace_name, registration->name.table);
+    lake_status status = meta_dataset_newest(commit->authority, registration, commit->store,
+                                             &recorded, &dataset, err);
     if (status != LAKE_OK)
         return status;
-    const char *said = lance_dataset_config(dataset, META_CONFIG_INCARNATION);
-    if (said == NULL || strcmp(said, registration->incarnation) != 0)
-        status = lake_fail(err, LAKE_DATA_LOSS,
-                           "the dataset of %s.%s says that it is incarnation \"%s\", the registry "
-                           "says %s",
-                           registration->name.namespace_name, registration->name.table,
-                           said == NULL ? "" : said, registration->incarnation);
-    if (status == LAKE_OK && latest > recorded)
+    uint64_t latest = lance_dataset_version(dataset);
+    if (latest > recorded)
         status = restore_records(commit, recorded, latest, err);
     if (status != LAKE_OK) {
         lance_dataset_unref(dataset);
@@ -430,7 +410,7 @@ lake_status meta_append_commit(struct meta_authority *authority,
     if (status == LAKE_OK)
         status = check_incarnation(append, &before, err);
     if (status == LAKE_OK)
-        status = check_schema(&before, append->schema, err);
+        status = check_schema(authority, &before, append->schema, err);
     if (status == LAKE_OK)
         status = check_rows(authority, identity, append, &uris, err);
     if (status == LAKE_OK)

@@ -195,6 +195,19 @@ lake_status meta_list_tables(struct meta_authority *authority, const struct meta
     return status;
 }
 
+/* A registration with the columns that the table has now. */
+static lake_status get_current(struct meta_authority *authority, const struct meta_name *name,
+                               struct meta_registration *out, struct lake_error *err)
+{
+    bool changed;
+    struct lake_error why = {.code = LAKE_OK};
+    lake_status status = meta_registration_get(authority, name, out, err);
+    if (status == LAKE_OK && meta_registration_follow(authority, out, &changed, &why) != LAKE_OK)
+        base_log(BASE_LOG_DEBUG, "the columns of a table could not be looked at", "reason",
+                 why.message, NULL);
+    return status;
+}
+
 lake_status meta_table_schema(struct meta_authority *authority,
                               const struct meta_identity *identity,
                               const LakePb__TableName *request, struct base_buffer *out,
@@ -208,7 +221,7 @@ lake_status meta_table_schema(struct meta_authority *authority,
         return status;
     struct meta_registration registration;
     meta_registration_init(&registration);
-    status = meta_registration_get(authority, &name, &registration, err);
+    status = get_current(authority, &name, &registration, err);
     if (status == LAKE_OK)
         status = base_buffer_append(out, registration.raw.data, registration.raw.size, err);
     meta_registration_fini(&registration);
@@ -228,7 +241,7 @@ static lake_status newest_version(struct meta_authority *authority,
     if (status == LAKE_OK)
         status = meta_table_store(authority, &registration->name, &store, err);
     if (status == LAKE_OK)
-        status = lance_latest_version(store, recorded, out, err);
+        status = lance_latest_version(store, recorded, out, NULL, err);
     storage_store_unref(store);
     return status;
 }
@@ -241,7 +254,7 @@ static lake_status resolve_one(struct meta_authority *authority, const struct me
 {
     struct meta_registration again;
     meta_registration_init(&again);
-    lake_status status = meta_registration_get(authority, name, registration, err);
+    lake_status status = get_current(authority, name, registration, err);
     for (int attempt = 0; attempt < RESOLVE_ATTEMPTS && status == LAKE_OK; attempt++) {
         lake_status found = newest_version(authority, registration, version, err);
         status = meta_registration_get(authority, name, &again, found == LAKE_OK ? err : NULL);

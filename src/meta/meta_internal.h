@@ -306,6 +306,27 @@ lake_status meta_table_drop(struct meta_authority *authority, const struct meta_
 lake_status meta_table_finish_pending(struct meta_authority *authority, struct lake_bytes key,
                                       struct lake_bytes value, struct lake_error *err);
 
+/* Checks the columns' names and FILE columns, and appends the schema as it is registered. */
+lake_status meta_schema_encode(const struct ArrowSchema *schema, struct base_buffer *out,
+                               struct lake_error *err);
+
+/* ---- follow.c ---- */
+
+/* Whether values of one are laid out as values of the other: names and types. Nullability may
+ * differ, the writer checks it by the dataset's. */
+bool meta_same_layout(const struct ArrowSchema *a, const struct ArrowSchema *b);
+/* Opens the newest version, and says which one is recorded. DATA_LOSS when it is not the registered
+ * incarnation's, or an older one than was recorded: somebody replaced the table's directory. */
+lake_status meta_dataset_newest(struct meta_authority *authority,
+                                const struct meta_registration *registration,
+                                struct storage_store *store, uint64_t *recorded,
+                                struct lance_dataset **out, struct lake_error *err);
+/* Brings the registered columns up to those of the newest version, and `registration` with them. A
+ * failure leaves everything as it was: nothing that can be read or dropped depends on it. */
+lake_status meta_registration_follow(struct meta_authority *authority,
+                                     struct meta_registration *registration, bool *changed,
+                                     struct lake_error *err);
+
 /* ---- listing.c ---- */
 
 /* Encoded ListTablesReply, one page of at most META_PAGE_ENTRIES. */

@@ -184,6 +184,15 @@ static lake_status check_columns(const struct ArrowSchema *schema, struct lake_e
     return status;
 }
 
+lake_status meta_schema_encode(const struct ArrowSchema *schema, struct base_buffer *out,
+                               struct lake_error *err)
+{
+    lake_status status = check_columns(schema, err);
+    if (status == LAKE_OK)
+        status = arrow_file_schema_check(schema, err);
+    return status == LAKE_OK ? arrow_ipc_schema_to_bytes(schema, out, err) : status;
+}
+
 static lake_status check_schema(struct lake_bytes schema_ipc, const char *storage_version,
                                 struct ArrowSchema *schema, struct base_buffer *canonical,
                                 struct lake_error *err)
@@ -194,13 +203,9 @@ static lake_status check_schema(struct lake_bytes schema_ipc, const char *storag
     lake_status status = arrow_ipc_schema_from_bytes(schema_ipc, schema, err);
     if (status != LAKE_OK)
         return status;
-    status = check_columns(schema, err);
-    if (status == LAKE_OK)
-        status = arrow_file_schema_check(schema, err);
+    status = meta_schema_encode(schema, canonical, err);
     if (status == LAKE_OK)
         status = lance_schema_check(schema, storage_version, err);
-    if (status == LAKE_OK)
-        status = arrow_ipc_schema_to_bytes(schema, canonical, err);
     return status;
 }
 
@@ -466,7 +471,7 @@ static lake_status write_drop_delta(struct meta_authority *authority, const stru
     lake_status status = meta_recorded_version(authority, name, incarnation, &recorded, err);
     if (status == LAKE_OK)
         status = meta_table_store(authority, name, &store, err);
-    if (status == LAKE_OK && lance_latest_version(store, recorded, &latest, NULL) != LAKE_OK)
+    if (status == LAKE_OK && lance_latest_version(store, recorded, &latest, NULL, NULL) != LAKE_OK)
         latest = recorded;
     if (status == LAKE_OK)
         status = base_uuid7_new(&id, err);

@@ -17,13 +17,19 @@
 #define INCARNATION_KEY      "lake.incarnation"
 #define FILE_SCHEME          "file://"
 
-/* The newest version seen of one incarnation. */
+/* The newest version seen of a dataset. */
+struct handle {
+    struct storage_store *store;
+    struct lance_dataset *newest;
+    struct storage_object_info manifest;
+};
+
+/* The handle kept of one incarnation. */
 struct open_table {
     struct open_table *next_in_bucket;
     struct open_table *newer, *older; /* by last use */
     char *incarnation;
-    struct storage_store *store;
-    struct lance_dataset *newest;
+    struct handle handle;
 };
 
 struct query_tables {
@@ -49,10 +55,22 @@ lake_status query_tables_new(struct query_tables **out, struct lake_error *err)
     return LAKE_OK;
 }
 
+static struct handle handle_ref(const struct handle *handle)
+{
+    return (struct handle){storage_store_ref(handle->store), lance_dataset_ref(handle->newest),
+                           handle->manifest};
+}
+
+static void handle_unref(struct handle *handle) /* an empty one, too */
+{
+    lance_dataset_unref(handle->newest);
+    storage_store_unref(handle->store);
+    *handle = (struct handle){0};
+}
+
 static void open_table_free(struct open_table *table)
 {
-    lance_dataset_unref(table->newest);
-    storage_store_unref(table->store);
+    handle_unref(&table->handle);
     base_free(table->incarnation);
     base_free(table);
 }
@@ -98,44 +116,43 @@ static void link_newest(struct query_tables *tables, struct open_table *table)
     tables->newest_used = table;
 }
 
-/* References to what is kept of an incarnation; both NULL when nothing is. */
-static void recall(struct query_tables *tables, struct lake_str incarnation,
-                   struct storage_store **store, struct lance_dataset **newest)
+/* What is kept of an incarnation; empty when nothing is. */
+static struct handle recall(struct query_tables *tables, struct lake_str incarnation)
 {
-    *store = NULL;
-    *newest = NULL;
+    struct handle handle = {0};
     pthread_mutex_lock(&tables->lock);
     struct open_table *table = *bucket_link(tables, incarnation);
     if (table != NULL) {
-        *store = storage_store_ref(table->store);
-        *newest = lance_dataset_ref(table->newest);
+        handle = handle_ref(&table->handle);
         unlink_use(tables, table);
         link_newest(tables, table);
     }
     pthread_mutex_unlock(&tables->lock);
+    return handle;
 }
 
-/* Keeps a newer version; forgetting to (out of memory) only costs time. */
+/* Keeps a newer version; forgetting to (out of memory) only costs time. `replaced`: it is no newer
+ * one, but what was kept is gone. */
 static void remember(struct query_tables *tables, struct lake_str incarnation,
-                     struct storage_store *store, struct lance_dataset *newest)
+                     const struct handle *handle, bool replaced)
 {
     struct open_table *evicted = NULL;
-    struct lance_dataset *replaced = NULL;
+    struct handle former = {0};
+    uint64_t version = lance_dataset_version(handle->newest);
     pthread_mutex_lock(&tables->lock);
     struct open_table **link = bucket_link(tables, incarnation);
     struct open_table *table = *link;
     if (table != NULL) {
-        if (lance_dataset_version(newest) > lance_dataset_version(table->newest)) {
-            replaced = table->newest;
-            table->newest = lance_dataset_ref(newest);
+        if (replaced || version > lance_dataset_version(table->handle.newest)) {
+            former = table->handle;
+            table->handle = handle_ref(handle);
         }
     } else if ((table = base_calloc_array(1, sizeof(*table))) != NULL) {
         table->incarnation = base_strndup(incarnation.data, incarnation.size);
         if (table->incarnation == NULL) {
             base_free(table);
         } else {
-            table->store = storage_store_ref(store);
-            table->newest = lance_dataset_ref(newest);
+            table->handle = handle_ref(handle);
             *link = table;
             link_newest(tables, table);
             tables->count++;
@@ -148,7 +165,7 @@ static void remember(struct query_tables *tables, struct lake_str incarnation,
         tables->count--;
     }
     pthread_mutex_unlock(&tables->lock);
-    lance_dataset_unref(replaced);
+    handle_unref(&former);
     if (evicted != NULL)
         open_table_free(evicted);
 }
@@ -176,7 +193,76 @@ static lake_status check_incarnation(const struct lance_dataset *dataset,
     if (found != NULL && base_str_equal_c(incarnation, found))
         return LAKE_OK;
     return lake_fail(err, LAKE_FAILED_PRECONDITION,
-                     "the table was dropped and created again: run the statement again");
+                     "the files of the table are not those that are registered: it was dropped and "
+                     "created again just now, or its directory was replaced");
+}
+
+static bool same_object(const struct storage_object_info *a, const struct storage_object_info *b)
+{
+    return a->size_bytes == b->size_bytes && a->modified_unix_ms == b->modified_unix_ms &&
+           strcmp(a->version, b->version) == 0;
+}
+
+static lake_status open_checked(struct query_tables *tables, struct storage_store *store,
+                                struct lake_str incarnation, bool cached, uint64_t version,
+                                struct lance_dataset **out, struct lake_error *err)
+{
+    struct lance_dataset *opened = NULL;
+    char *cache_key = base_strndup(incarnation.data, incarnation.size);
+    if (cache_key == NULL)
+        return base_fail_no_memory(err, incarnation.size);
+    lake_status status =
+        lance_dataset_open(store, tables->cache, cached ? cache_key : NULL, version, &opened, err);
+    base_free(cache_key);
+    if (status == LAKE_OK)
+        status = check_incarnation(opened, incarnation, err);
+    if (status != LAKE_OK) {
+        lance_dataset_unref(opened);
+        return status;
+    }
+    *out = opened;
+    return LAKE_OK;
+}
+
+/* Versions only grow: a newest one below the one that is known, or another manifest under its
+ * number, means that somebody replaced the directory, and that nothing of what is cached under the
+ * incarnation's name speaks of it. */
+static lake_status open_newest(struct query_tables *tables, struct lake_str location,
+                               struct lake_str incarnation, struct lance_dataset **out,
+                               struct lake_error *err)
+{
+    struct handle found = {0};
+    struct handle known = recall(tables, incarnation);
+    uint64_t version = 0;
+    uint64_t known_version = known.newest == NULL ? 0 : lance_dataset_version(known.newest);
+    lake_status status = LAKE_NOT_FOUND;
+    if (known.store != NULL) {
+        found.store = storage_store_ref(known.store);
+        status = lance_latest_version(found.store, known_version, &version, &found.manifest, err);
+    }
+    if (status == LAKE_NOT_FOUND) { /* not opened yet, or what was opened has been removed */
+        handle_unref(&found);
+        status = open_store(location, &found.store, err);
+        if (status == LAKE_OK)
+            status =
+                lance_latest_version(found.store, known_version, &version, &found.manifest, err);
+    }
+    if (status != LAKE_OK)
+        goto out;
+    bool replaced = version <= known_version && !same_object(&found.manifest, &known.manifest);
+    if (version == known_version && !replaced) {
+        *out = lance_dataset_ref(known.newest); /* it was checked when it was opened */
+        goto out;
+    }
+    status = open_checked(tables, found.store, incarnation, !replaced, version, &found.newest, err);
+    if (status == LAKE_OK) {
+        remember(tables, incarnation, &found, replaced);
+        *out = lance_dataset_ref(found.newest);
+    }
+out:
+    handle_unref(&found);
+    handle_unref(&known);
+    return status;
 }
 
 /* `version` 0: the newest. */
@@ -184,40 +270,21 @@ static lake_status open_version(struct query_tables *tables, struct lake_str loc
                                 struct lake_str incarnation, uint64_t version,
                                 struct lance_dataset **out, struct lake_error *err)
 {
-    struct storage_store *store = NULL;
-    struct lance_dataset *known = NULL;
-    struct lance_dataset *opened = NULL;
+    if (version == 0)
+        return open_newest(tables, location, incarnation, out, err);
+    struct handle known = recall(tables, incarnation);
     lake_status status = LAKE_OK;
-    bool want_newest = version == 0;
-    recall(tables, incarnation, &store, &known);
-    if (store == NULL)
-        status = open_store(location, &store, err);
-    if (status == LAKE_OK && want_newest)
-        status = lance_latest_version(store, known == NULL ? 0 : lance_dataset_version(known),
-                                      &version, err);
-    if (status == LAKE_OK && known != NULL && lance_dataset_version(known) == version) {
-        *out = known; /* the incarnation was checked when it was opened */
-        storage_store_unref(store);
-        return LAKE_OK;
+    if (known.newest != NULL && lance_dataset_version(known.newest) == version) {
+        *out = lance_dataset_ref(known.newest);
+        goto out;
     }
-    char *cache_key = base_strndup(incarnation.data, incarnation.size);
-    if (status == LAKE_OK && cache_key == NULL)
-        status = base_fail_no_memory(err, incarnation.size);
+    if (known.store == NULL)
+        status = open_store(location, &known.store, err);
     if (status == LAKE_OK)
-        status = lance_dataset_open(store, tables->cache, cache_key, version, &opened, err);
-    if (status == LAKE_OK)
-        status = check_incarnation(opened, incarnation, err);
-    if (status == LAKE_OK && want_newest)
-        remember(tables, incarnation, store, opened);
-    base_free(cache_key);
-    lance_dataset_unref(known);
-    storage_store_unref(store);
-    if (status != LAKE_OK) {
-        lance_dataset_unref(opened);
-        return status;
-    }
-    *out = opened;
-    return LAKE_OK;
+        status = open_checked(tables, known.store, incarnation, true, version, out, err);
+out:
+    handle_unref(&known);
+    return status;
 }
 
 /* ---- resolving ---- */
@@ -277,6 +344,26 @@ static lake_status own_pin(struct base_arena *memory, struct query_pin *pin, str
     return status;
 }
 
+/* By the table's name: where its files are is not the user's business. */
+static lake_status explain(const struct sql_table_ref *ref, lake_status status,
+                           struct lake_error *err)
+{
+    if (status == LAKE_NOT_FOUND && ref->at_version != 0)
+        return lake_fail_wrap(err, status, "the table %s.%s has no version %llu (or no longer)",
+                              ref->schema, ref->table, (unsigned long long)ref->at_version);
+    if (status == LAKE_NOT_FOUND)
+        return lake_fail_wrap(err, status,
+                              "the table %s.%s is registered but its files are not there",
+                              ref->schema, ref->table);
+    if (status == LAKE_FAILED_PRECONDITION)
+        return lake_fail_wrap(err, status,
+                              "the files of the table %s.%s are not those that are registered: "
+                              "either it was dropped and created again just now (run the statement "
+                              "again), or another program replaced its directory",
+                              ref->schema, ref->table);
+    return status;
+}
+
 static lake_status resolve_one(struct query_server *server, const struct sql_table_ref *ref,
                                struct base_arena *memory, struct query_pin *pin,
                                struct lance_dataset **dataset, struct lake_error *err)
@@ -288,10 +375,8 @@ static lake_status resolve_one(struct query_server *server, const struct sql_tab
     if (status == LAKE_OK)
         status = open_version(server->tables, found->location, found->incarnation, ref->at_version,
                               dataset, err);
-    if (status == LAKE_NOT_FOUND && found != NULL && ref->at_version != 0)
-        status = lake_fail_wrap(err, LAKE_NOT_FOUND,
-                                "the table %s.%s has no version %llu (or no longer)", ref->schema,
-                                ref->table, (unsigned long long)ref->at_version);
+    if (status != LAKE_OK && found != NULL)
+        status = explain(ref, status, err);
     if (status == LAKE_OK) {
         *pin = (struct query_pin){.catalog = base_str_of(ref->catalog),
                                   .schema = base_str_of(ref->schema),

@@ -18,6 +18,7 @@
 
 #define HEADERS_MAX     32
 #define IDLE_QUEUES_MAX 64
+#define KEEPALIVE_MS    20000
 
 /* A channel unused for this long looks at its socket before a call: a server that has restarted
  * meanwhile then costs a new connection, not a failed call. */
@@ -87,6 +88,7 @@ static grpc_arg int_arg(const char *key, int value)
 static void create_handle(struct rpc_channel *channel, const struct rpc_channel_options *o)
 {
     size_t limit = o->max_receive_bytes;
+    int keepalive_ms = (int)BASE_MIN(o->keepalive_ms > 0 ? o->keepalive_ms : KEEPALIVE_MS, INT_MAX);
     grpc_arg args[16] = {
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                 limit == 0 || limit > INT_MAX ? -1 : (int)limit),
@@ -99,8 +101,11 @@ static void create_handle(struct rpc_channel *channel, const struct rpc_channel_
         int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
         int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10000), /* the time a connect may take */
         int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000),
+        int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms),
+        int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms),
+        int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0), /* as many as it takes */
     };
-    size_t count = 10;
+    size_t count = 13;
     grpc_channel_credentials *credentials;
     if (o->tls) {
         credentials = grpc_ssl_credentials_create(o->ca_pem, NULL, NULL, NULL);

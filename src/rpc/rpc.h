@@ -165,6 +165,9 @@ struct rpc_channel_options {
     const char *server_name;                /* NULL: the target's host */
     const struct base_secret *bearer_token; /* copied; NULL: anonymous */
     size_t max_receive_bytes;               /* 0: unlimited */
+    /* A server that has been silent for so long during a call is asked for a sign of life, and is
+     * UNAVAILABLE when it gives none for as long again; 0: 20 s. */
+    int64_t keepalive_ms;
 };
 lake_status rpc_channel_open(const struct rpc_channel_options *options, struct rpc_channel **out,
                              struct lake_error *err); /* does not connect yet */

@@ -29,6 +29,8 @@
 /* After the last call, clients get this long to close their side of the connection themselves. */
 #define GOODBYE_MS 100
 
+#define MIN_PING_INTERVAL_MS 1000
+
 void rpc_server_options_init(struct rpc_server_options *options)
 {
     *options = (struct rpc_server_options){.worker_count = 64,
@@ -129,6 +131,8 @@ static void create_handle(struct rpc_server *server)
         int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, STREAMS_PER_CONNECTION),
         int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0), /* or a second server would share the port */
         int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
+        /* Clients may ask for a sign of life this often while their call gets none. */
+        int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, MIN_PING_INTERVAL_MS),
         /* No decompression, so no bombs: compressed requests are refused. gRPC does so itself by
          * the last of these, but it may hand out the message meanwhile. */
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),

@@ -43,6 +43,18 @@ static void file_stream_free(struct file_stream *stream)
     base_free(stream);
 }
 
+/* The engine shows the statement that failed; this one is ours, and says nothing to the user. */
+static void forget_statement(struct lake_error *err)
+{
+    char *line = err == NULL ? NULL : strstr(err->message, "\nLINE ");
+    while (line != NULL && line > err->message && (line[-1] == '\n' || line[-1] == ' ')) {
+        line--;
+    }
+    if (line != NULL) {
+        *line = '\0';
+    }
+}
+
 /* ---- SQL text ---- */
 
 /* The path as a string literal that the engine takes as one file: quotes doubled, and characters of
@@ -345,6 +357,7 @@ static int stream_get_next(struct ArrowArrayStream *self, struct ArrowArray *out
     bool end = false;
     memset(&stream->err, 0, sizeof(stream->err));
     lake_status status = sql_bridge_next(stream->query, &LIMITS, &batch, &end, &stream->err);
+    forget_statement(&stream->err);
     if (status == LAKE_INVALID_ARGUMENT) {
         name_bad_value(stream);
     }
@@ -504,6 +517,7 @@ lake_status sql_file_open(const char *path, enum sql_file_format format,
         status = base_fail_no_memory(err, sizeof(stream->made));
     }
     if (status != LAKE_OK) {
+        forget_statement(err);
         file_stream_free(stream);
         return status;
     }

@@ -1,8 +1,10 @@
 """What other programs do to a table or to the data directory, and files that are not what they seem."""
 
+import json
 import os
 import shutil
 import sys
+import time
 
 import lance
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import flight_sql
+import metasrv
 from lake_server import LakeServer
 
 
@@ -45,17 +48,76 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rows_of_the_registered_columns_are_never_written_as_others(server, change):
+def test_changed_columns_are_described_and_rows_of_the_former_ones_refused(server, change):
     path = make_table(server, change)
     CHANGES[change](path)
     before = lance.dataset(path)
-    done = server.run("put", "--into", f"b.{change}", "--set", "id=2", "--set", "s=b", check=False)
-    assert done.returncode == 1
-    assert f"another program changed the columns of table b.{change}" in done.stderr
+    former = pa.schema([pa.field("id", pa.int64(), False), pa.field("s", pa.utf8())])
+    with flight.connect(f"grpc://{server.address}") as client:
+        with pytest.raises(pa.ArrowException, match=f"table b.{change}"):
+            metasrv.append(client, f"b.{change}", metasrv.uuid7(),
+                           [pa.record_batch([[2], ["b"]], schema=former)])
     after = lance.dataset(path)
     assert after.version == before.version
     assert rows(server, f"SELECT * FROM b.{change}") == after.to_table().to_pylist()
-    server.run("table", "drop", f"b.{change}")  # its description is still the registered one
+    described = json.loads(server.run("table", "describe", f"b.{change}", "--json").stdout)
+    assert [column["name"] for column in described["columns"]] == after.schema.names
+    server.run("table", "drop", f"b.{change}")
+
+
+def test_changed_columns_take_rows_and_are_listed(server):
+    path = make_table(server, "grown")
+    lance.dataset(path).add_columns({"twice": "id * 2"})
+    lance.dataset(path).alter_columns({"path": "s", "name": "text"})
+    done = server.run("put", "--into", "b.grown", "--set", "id=2", "--set", "s=b", check=False)
+    assert done.returncode == 1 and "no column s" in done.stderr
+    server.run("put", "--into", "b.grown", "--set", "id=2", "--set", "text=b", "--set", "twice=5")
+    want = [{"id": 1, "text": "a", "twice": 2}, {"id": 2, "text": "b", "twice": 5}]
+    assert lance.dataset(path).to_table().sort_by("id").to_pylist() == want
+    listed = []
+    for _ in range(50):  # Query follows the directory within a second
+        with flight.connect(f"grpc://{server.address}") as client:
+            tables = flight_sql.tables(client)
+        listed = next(row["table_schema"] for row in tables if row["table_name"] == "grown")
+        if pa.ipc.read_schema(pa.py_buffer(listed)).names == ["id", "text", "twice"]:
+            break
+        time.sleep(0.1)
+    assert pa.ipc.read_schema(pa.py_buffer(listed)).names == ["id", "text", "twice"]
+
+
+# ---- directories that others replaced or removed ----
+
+
+@pytest.mark.parametrize("versions", [1, 2, 3])
+def test_a_replaced_directory_is_never_taken_for_the_table(server, versions):
+    name = f"replaced{versions}"
+    path = make_table(server, name)
+    assert rows(server, f"SELECT id FROM b.{name}") == [{"id": 1}]
+    shutil.rmtree(path)
+    for number in range(versions):
+        lance.write_dataset(pa.table({"id": pa.array([70 + number]), "s": ["x"]}), path,
+                            mode="append" if number else "create")
+    with pytest.raises(pa.ArrowException, match="not those that are registered") as refused:
+        rows(server, f"SELECT id FROM b.{name}")
+    assert f"b.{name}" in str(refused.value) and str(server.data_dir) not in str(refused.value)
+    done = server.run("put", "--into", f"b.{name}", "--set", "id=2", check=False)
+    assert done.returncode == 1
+    assert lance.dataset(path).version == versions
+    assert lance.dataset(path).count_rows() == versions
+    shutil.rmtree(path)
+    server.run("table", "drop", f"b.{name}")
+
+
+def test_a_removed_directory_is_said_by_the_tables_name(server):
+    path = make_table(server, "removed")
+    assert rows(server, "SELECT id FROM b.removed") == [{"id": 1}]
+    shutil.rmtree(path)
+    with pytest.raises(pa.ArrowException, match="b.removed is registered but its files") as missing:
+        rows(server, "SELECT id FROM b.removed")
+    assert str(server.data_dir) not in str(missing.value)
+    server.run("table", "drop", "b.removed")
+    make_table(server, "removed")
+    assert rows(server, "SELECT id FROM b.removed") == [{"id": 1}]
 
 
 def test_a_table_whose_columns_are_back_is_written_again(server):

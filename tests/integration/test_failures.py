@@ -19,6 +19,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import flight_sql
+import metasrv
 from lake_server import LAKE, LakeServer, clean_environment
 
 MIB = 1024 * 1024
@@ -95,6 +96,19 @@ def test_wrong_imports_name_the_column(server, tmp_path):
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is none PAR1")
     error = failure(server, "import", "robots.runs", tmp_path / "broken.parquet")
     assert "broken.parquet" in error["message"], error
+    assert "LINE 1" not in error["message"], "a statement that the user did not write"
+    (tmp_path / "wrong.csv").write_text("id,name\none,x\n")
+    error = failure(server, "import", "robots.runs", tmp_path / "wrong.csv")
+    assert "'one'" in error["message"] and "LINE 1" not in error["message"], error
+
+
+def test_column_names_are_compared_without_case(server):
+    server.run("put", "--into", "robots.runs", "--set", "ID=400", "--set", "Name=upper")
+    rows = json.loads(server.run("sql", "SELECT NAME FROM robots.runs WHERE id = 400",
+                                 "--json").stdout)
+    assert [list(row.values()) for row in rows] == [["upper"]]
+    error = failure(server, "put", "--into", "robots.runs", "--set", "ID=1", "--set", "id=2")
+    assert "twice" in error["message"], error
 
 
 # ---- objects -------------------------------------------------------------------------------------
@@ -272,6 +286,15 @@ def test_a_data_directory_has_one_server(server):
     error = last_error(up(server.data_dir, "127.0.0.1:0"))
     assert error["error"] == "FAILED_PRECONDITION", error
     assert "another process" in error["message"], error
+
+
+def test_a_command_beside_another_one_without_a_server_says_what_to_do(tmp_path):
+    other = metasrv.Metasrv(tmp_path / "data")
+    done = subprocess.run([LAKE, "table", "list", "--data-dir", tmp_path / "data"], text=True,
+                          capture_output=True, env=clean_environment(), timeout=60)
+    assert done.returncode == 1
+    assert "lake up" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert other.stop() == 0
 
 
 @pytest.mark.parametrize("variable, value", [

@@ -38,3 +38,10 @@ def rows(client, ticket, options=None):
 
 def query(client, sql, options=None):
     return rows(client, info(client, sql, options).endpoints[0].ticket, options)
+
+
+def tables(client):
+    """CommandGetTables with include_schema."""
+    command = any_of("CommandGetTables", varint(5 << 3) + varint(1))
+    planned = client.get_flight_info(flight.FlightDescriptor.for_command(command))
+    return rows(client, planned.endpoints[0].ticket)

@@ -20,7 +20,7 @@ static void write_clone(struct fixture *f, const char *directory, struct clone *
     struct lance_manifest *manifest = NULL;
     struct base_buffer bytes;
     char key[LANCE_KEY_BYTES], path[LANCE_KEY_BYTES + 64];
-    OK(lance_versions_latest(f->store, 0, &version, &naming, &f->err));
+    OK(lance_versions_latest(f->store, 0, &version, &naming, NULL, &f->err));
     OK(lance_manifest_read(f->store, naming, version, &manifest, &f->err));
     LancePb__Manifest pb = *manifest->pb;
     lance_pb__base_path__init(&clone->base);

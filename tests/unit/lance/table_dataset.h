@@ -151,7 +151,7 @@ static inline void publish_changed(struct fixture *f,
     struct lance_manifest *manifest = NULL;
     struct base_buffer bytes;
     char key[LANCE_KEY_BYTES];
-    OK(lance_versions_latest(f->store, 0, &version, &naming, &f->err));
+    OK(lance_versions_latest(f->store, 0, &version, &naming, NULL, &f->err));
     OK(lance_manifest_read(f->store, naming, version, &manifest, &f->err));
     LancePb__Manifest pb = *manifest->pb;
     pb.version = version + 1;

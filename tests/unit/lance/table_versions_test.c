@@ -61,7 +61,7 @@ static void remove_version(struct fixture *f, enum lance_naming naming, uint64_t
 static void assert_latest(struct fixture *f, uint64_t known, uint64_t expected)
 {
     uint64_t version = 0;
-    OK(lance_latest_version(f->store, known, &version, &f->err));
+    OK(lance_latest_version(f->store, known, &version, NULL, &f->err));
     assert_int_equal(version, expected);
 }
 
@@ -69,8 +69,8 @@ static void an_empty_directory_has_no_dataset(void **state)
 {
     struct fixture *f = *state;
     uint64_t version;
-    assert_int_equal(lance_latest_version(f->store, 0, &version, &f->err), LAKE_NOT_FOUND);
-    assert_int_equal(lance_latest_version(f->store, 7, &version, &f->err), LAKE_NOT_FOUND);
+    assert_int_equal(lance_latest_version(f->store, 0, &version, NULL, &f->err), LAKE_NOT_FOUND);
+    assert_int_equal(lance_latest_version(f->store, 7, &version, NULL, &f->err), LAKE_NOT_FOUND);
 }
 
 static void the_newest_is_found_from_any_known_version(void **state)
@@ -140,7 +140,7 @@ static void mixed_naming_schemes_are_refused(void **state)
     uint64_t version;
     put_version(f, LANCE_NAMING_V2, 1);
     put_version(f, LANCE_NAMING_V1, 2);
-    assert_int_equal(lance_latest_version(f->store, 0, &version, &f->err), LAKE_DATA_LOSS);
+    assert_int_equal(lance_latest_version(f->store, 0, &version, NULL, &f->err), LAKE_DATA_LOSS);
     remove_version(f, LANCE_NAMING_V1, 2);
     assert_latest(f, 0, 1);
 }

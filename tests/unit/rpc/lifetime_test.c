@@ -2,6 +2,7 @@
 /* labels: concurrent */
 /* Cancellation, deadlines, vanished and stalled clients, draining (F10, F11, F13). */
 #include "fixture.h"
+#include "tcp_proxy.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -418,6 +419,70 @@ static void many_threads_share_a_channel_and_a_server(void **state)
     fixture_stop(&f);
 }
 
+static struct rpc_channel *impatient_channel(const char *target)
+{
+    struct lake_error err = {0};
+    struct rpc_channel *channel = NULL;
+    struct rpc_channel_options options = {.target = target, .keepalive_ms = 1000};
+    assert_ok(rpc_channel_open(&options, &channel, &err), &err);
+    return channel;
+}
+
+static bool never(void *context)
+{
+    (void)context;
+    return false;
+}
+
+static void a_server_that_falls_silent_is_unavailable_before_the_deadline(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tcp_proxy proxy;
+    fixture_start(&f, NULL, NULL);
+    tcp_proxy_start(&proxy, rpc_server_port(f.server));
+    struct rpc_channel *channel = impatient_channel(proxy.address);
+    struct lake_error err = {0};
+    char reply[16];
+    assert_ok(unary_text(channel, "/t.T/Echo", "x", 5000, reply, sizeof(reply), &err), &err);
+    proxy.until = never;
+    atomic_store(&proxy.kind, TCP_PROXY_LOSE_ANSWERS);
+    atomic_store(&proxy.lose, 1);
+    int64_t start_us = base_clock_monotonic_us();
+    assert_failed(LAKE_UNAVAILABLE, proxy.address,
+                  unary_text(channel, "/t.T/Echo", "x", 60000, reply, sizeof(reply), &err), &err);
+    assert_true(base_clock_monotonic_us() - start_us < 10000000);
+    rpc_channel_unref(channel);
+    tcp_proxy_stop(&proxy);
+    fixture_stop(&f);
+}
+
+/* Its program may do something else for as long as it likes. */
+static void a_paused_reader_and_a_long_call_outlast_the_signs_of_life(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_start(&f, NULL, NULL);
+    struct rpc_channel *channel = impatient_channel(f.target);
+    struct lake_error err = {0};
+    struct rpc_client_call *stream = call_with(channel, "/t.T/Endless", "x", 60000);
+    struct rpc_payload payload = {{NULL, 0}, NULL};
+    bool end = false;
+    char reply[16];
+    assert_ok(rpc_client_call_receive(stream, &payload, &end, &err), &err);
+    rpc_payload_fini(&payload);
+    base_sleep_ms(3500); /* nobody looks at the connection */
+    assert_int_equal(unary_text(channel, "/t.T/Block", "x", 2500, reply, sizeof(reply), &err),
+                     LAKE_DEADLINE_EXCEEDED);
+    for (int i = 0; i < 64; i++) {
+        assert_ok(rpc_client_call_receive(stream, &payload, &end, &err), &err);
+        rpc_payload_fini(&payload);
+    }
+    rpc_client_call_free(stream);
+    rpc_channel_unref(channel);
+    fixture_stop(&f);
+}
+
 static int64_t cpu_us(void)
 {
     struct timespec t;
@@ -590,6 +655,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(stalled_reader_holds_the_producer),
         cmocka_unit_test(full_queue_is_resource_exhausted_and_health_still_answers),
         cmocka_unit_test(many_threads_share_a_channel_and_a_server),
+        cmocka_unit_test(a_server_that_falls_silent_is_unavailable_before_the_deadline),
+        cmocka_unit_test(a_paused_reader_and_a_long_call_outlast_the_signs_of_life),
         cmocka_unit_test(idle_server_and_channel_use_no_cpu),
         cmocka_unit_test(drain_lets_running_calls_end_and_refuses_new_ones),
         cmocka_unit_test(exceeded_grace_cancels_and_says_so),
