@@ -4,6 +4,7 @@
  * for.
  */
 #include "array_build.h"
+#include "parallel.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #define MAX_TAKE_ROWS (1u << 20)
+#define PARALLEL_ROWS 16 /* fewer are not worth waking a thread */
 
 /* One row that was asked for. */
 struct request {
@@ -273,18 +275,33 @@ static lake_status take_column(const struct taking *taking, size_t column, struc
     return status;
 }
 
+struct column_results {
+    const struct taking *taking;
+    struct ArrowArray *batch;
+};
+
+static lake_status take_item(void *context, size_t index, size_t worker, struct lake_error *err)
+{
+    struct column_results *results = context;
+    (void)worker;
+    return take_column(results->taking, index, results->batch->children[index], err);
+}
+
 static lake_status take_columns(const struct taking *taking, struct ArrowArray *out,
                                 struct lake_error *err)
 {
     struct ArrowArray batch;
+    struct column_results results = {taking, &batch};
+    size_t workers = taking->request_count < PARALLEL_ROWS ? 1 : LANCE_MAX_WORKERS;
     lake_status status =
         lance_array_new(taking->request_count, 1, taking->field_count, false, &batch, err);
-    for (size_t i = 0; i < taking->field_count && status == LAKE_OK; i++) {
-        status = take_column(taking, i, batch.children[i], err);
+    if (status != LAKE_OK) {
+        return status;
     }
+    status = lance_parallel(taking->field_count, workers, take_item, &results, err);
     if (status == LAKE_OK) {
         ArrowArrayMove(&batch, out);
-    } else if (batch.release != NULL) {
+    } else {
         batch.release(&batch);
     }
     return status;

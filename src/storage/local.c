@@ -68,9 +68,8 @@ lake_status local_sync_data(int fd, const char *what, struct lake_error *err)
     return sync_with(local_system.fdatasync, fd, "storage.sync", what, err);
 }
 
-/* Opens an object; what is not a regular file is no object. */
-static lake_status open_object(const struct local_store *store, struct lake_str key, int flags,
-                               int *out_fd, struct stat *info, struct lake_error *err)
+lake_status local_open_object(const struct local_store *store, struct lake_str key, int flags,
+                              int *out_fd, struct stat *info, struct lake_error *err)
 {
     struct local_path path;
     lake_status status = local_path_of(store, key, &path, err);
@@ -98,7 +97,7 @@ static lake_status local_stat(void *context, struct lake_str key, struct storage
 {
     struct stat info;
     int fd;
-    lake_status status = open_object(context, key, O_PATH, &fd, &info, err);
+    lake_status status = local_open_object(context, key, O_PATH, &fd, &info, err);
     if (status != LAKE_OK)
         return status;
     (void)close(fd);
@@ -135,10 +134,10 @@ static lake_status local_read_range(void *context, struct lake_str key, uint64_t
                                     size_t size_bytes, uint8_t *out, struct lake_error *err)
 {
     const struct local_store *store = context;
+    struct local_file *file;
     struct stat info;
     int fd;
-    /* O_NONBLOCK: opening a FIFO in an object's place must not hang. */
-    lake_status status = open_object(store, key, O_RDONLY | O_NONBLOCK, &fd, &info, err);
+    lake_status status = local_file_open(store, key, &file, &fd, &info, err);
     if (status != LAKE_OK)
         return status;
     if (offset + size_bytes > (uint64_t)info.st_size)
@@ -148,7 +147,7 @@ static lake_status local_read_range(void *context, struct lake_str key, uint64_t
             LAKE_STR_FMT(key), store->directory, (long long)info.st_size, size_bytes, offset);
     else
         status = read_fully(store, key, fd, offset, size_bytes, out, err);
-    (void)close(fd);
+    local_file_done(file, false);
     return status;
 }
 
@@ -178,6 +177,7 @@ static lake_status local_remove(void *context, struct lake_str key, struct lake_
 static void local_free(void *context)
 {
     struct local_store *store = context;
+    local_files_forget(store);
     (void)close(store->root_fd);
     base_free(store->directory);
     base_free(store);

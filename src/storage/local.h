@@ -11,6 +11,8 @@
 
 #include "storage.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #define LOCAL_TEMP_PREFIX    ".tmp-"
@@ -38,6 +40,10 @@ extern const struct storage_methods local_methods;
 /* Opens `path` (relative, checked) without following symbolic links; -1 and errno otherwise, ELOOP
  * for a link. */
 int local_open_beneath(int root_fd, const char *path, int flags);
+/* Opens an object; what is not a regular file is no object, so use O_NONBLOCK or O_PATH: opening a
+ * FIFO in its place must not hang. */
+lake_status local_open_object(const struct local_store *store, struct lake_str key, int flags,
+                              int *out_fd, struct stat *info, struct lake_error *err);
 lake_status local_fail_open(const struct local_store *store, struct lake_str key, int error_number,
                             struct lake_error *err);
 /* The directory that holds `key`, and its last component as a C string inside `path`. */
@@ -52,6 +58,17 @@ lake_status local_open_parent(const struct local_store *store, struct lake_str k
                               struct lake_error *err);
 lake_status local_sync_directory(int fd, const char *what, struct lake_error *err);
 lake_status local_sync_data(int fd, const char *what, struct lake_error *err);
+
+/* ---- open_files.c ---- */
+
+struct local_file;
+/* The object open for reading, perhaps from a read before; `info` is of now. Give it back with
+ * local_file_done, as `stale` when it turned out to be of the past. */
+lake_status local_file_open(const struct local_store *store, struct lake_str key,
+                            struct local_file **out, int *fd, struct stat *info,
+                            struct lake_error *err);
+void local_file_done(struct local_file *file, bool stale);
+void local_files_forget(const struct local_store *store); /* closes what is open of the store */
 
 lake_status local_put(void *context, struct lake_str key, struct lake_bytes data,
                       bool only_if_absent, struct lake_error *err);

@@ -173,11 +173,59 @@ static void killed_writers_leave_whole_objects_and_sweepable_files(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
+/* Reads meet replacements, removals and each other: what is read is always one object whole. */
+struct reading {
+    struct storage_store *store;
+    atomic_bool stop;
+    atomic_int torn;
+};
+
+static void *read_on(void *context)
+{
+    struct reading *reading = context;
+    uint8_t out[8192];
+    for (int i = 0; !atomic_load(&reading->stop); i++) {
+        char key[32];
+        (void)snprintf(key, sizeof(key), "r/%d", i % 200);
+        lake_status status =
+            storage_read_range(reading->store, base_str_of(key), 0, sizeof(out), out, NULL);
+        if (status == LAKE_OK && memcmp(out, out + 1, sizeof(out) - 1) != 0)
+            (void)atomic_fetch_add(&reading->torn, 1);
+        if (status != LAKE_OK && status != LAKE_NOT_FOUND)
+            (void)atomic_fetch_add(&reading->torn, 1);
+    }
+    return NULL;
+}
+
+static void reads_of_replaced_objects_are_never_mixed(void **state)
+{
+    struct fixture *f = *state;
+    struct reading reading = {.store = f->store};
+    pthread_t threads[3];
+    static uint8_t data[8192];
+    for (size_t i = 0; i < BASE_ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_on, &reading), 0);
+    for (int i = 0; i < 1000; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof(key), "r/%d", i % 200);
+        memset(data, i % 250, sizeof(data));
+        OK(storage_put_unsynced(f->store, base_str_of(key), (struct lake_bytes){data, sizeof(data)},
+                                &f->err));
+        if (i % 7 == 0)
+            OK(storage_remove(f->store, base_str_of(key), &f->err));
+    }
+    atomic_store(&reading.stop, true);
+    for (size_t i = 0; i < BASE_ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(atomic_load(&reading.torn), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(of_racing_processes_exactly_one_puts),
         TEST(of_racing_threads_exactly_one_puts),
+        TEST(reads_of_replaced_objects_are_never_mixed),
         TEST(killed_writers_leave_whole_objects_and_sweepable_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
 #include "local.h"
 #include "storage_fixture.h"
 
+#include <dirent.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -373,6 +375,76 @@ static void child_store_is_the_part_below_its_prefix(void **state)
                          LAKE_INVALID_ARGUMENT);
 }
 
+/* ---- files that stay open ---- */
+
+#define LARGE 8192 /* above what is not worth keeping open */
+
+static void put_large(struct fixture *f, const char *key, char fill)
+{
+    static char data[LARGE];
+    memset(data, fill, sizeof(data));
+    OK(storage_put_unsynced(f->store, base_str_of(key), (struct lake_bytes){(uint8_t *)data, LARGE},
+                            &f->err));
+}
+
+static char first_byte(struct fixture *f, const char *key)
+{
+    uint8_t out[1];
+    OK(storage_read_range(f->store, base_str_of(key), 0, 1, out, &f->err));
+    return (char)out[0];
+}
+
+static size_t open_descriptors(void)
+{
+    size_t count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count;
+}
+
+static void a_replaced_or_removed_object_is_seen_at_the_next_read(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t out[1];
+    for (const char *fill = "abcd"; *fill != '\0'; fill++) {
+        put_large(f, "x/large", *fill);
+        assert_int_equal(first_byte(f, "x/large"), *fill);
+        assert_int_equal(first_byte(f, "x/large"), *fill);
+    }
+    OK(storage_remove(f->store, LAKE_STR("x/large"), &f->err));
+    assert_int_equal(storage_read_range(f->store, LAKE_STR("x/large"), 0, 1, out, &f->err),
+                     LAKE_NOT_FOUND);
+    put_large(f, "x/large", 'z');
+    assert_int_equal(first_byte(f, "x/large"), 'z');
+}
+
+static void few_files_stay_open_and_none_after_the_store(void **state)
+{
+    struct fixture *f = *state;
+    struct storage_store *store;
+    size_t before = open_descriptors();
+    char key[32];
+    OK(storage_child_open(f->store, LAKE_STR("many"), &store, &f->err));
+    storage_store_unref(store);
+    for (int i = 0; i < 400; i++) {
+        (void)snprintf(key, sizeof(key), "many/%d", i);
+        put_large(f, key, (char)('a' + i % 26));
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 400; i++) {
+            (void)snprintf(key, sizeof(key), "many/%d", i);
+            assert_int_equal(first_byte(f, key), 'a' + i % 26);
+        }
+    }
+    assert_in_range(open_descriptors() - before, 100, 140);
+    storage_store_unref(f->store);
+    assert_true(open_descriptors() <= before);
+    OK(storage_local_open(f->directory.path, true, &f->store, &f->err));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
 
 int main(void)
@@ -393,6 +465,8 @@ int main(void)
         TEST(store_works_without_openat2),
         TEST(sweep_takes_the_dead_and_leaves_the_living_and_the_young),
         TEST(child_store_is_the_part_below_its_prefix),
+        TEST(a_replaced_or_removed_object_is_seen_at_the_next_read),
+        TEST(few_files_stay_open_and_none_after_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
