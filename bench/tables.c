@@ -114,7 +114,7 @@ static lake_status write_all(const char *path, const char *input, const char *pr
     lance_create_options_init(&options);
     if (!lance_profile_parse(profile, &options.profile))
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "no profile %s", profile);
-    status = lance_write_stream(store, &stream, &options, false, &version, err);
+    status = lance_write_stream(store, &stream, &options, LANCE_WRITE_CREATE, &version, err);
     storage_store_unref(store);
     return status;
 }

@@ -1,5 +1,6 @@
 /*
- * Writing rows: data files of bounded length, then one publication (commit.c).
+ * Appends, creation and whole streams: rows into data files (data_files.c), then one publication
+ * (commit.c).
  */
 #include "table.h"
 
@@ -7,19 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_FILE_ROWS                                                          \
-    (UINT64_C(1) << 20) /* as the reference writer: keeps fragments comparable \
-                         */
-
 struct lance_append {
+    struct lance_dataset *base; /* NULL: the rows are a new dataset's */
     struct storage_store *store;
-    struct lance_dataset *base;        /* NULL: the rows are a new dataset's */
-    const struct lance_schema *schema; /* the base's, or the caller's */
-    struct lance_file_options options;
-    struct lance_file_writer *writer; /* of the last fragment; NULL: none is open */
-    struct lance_new_fragment *fragments;
-    size_t count;
-    size_t capacity;
+    bool overwrite; /* the rows replace those of base */
+    const char *storage_version;
+    struct lance_data_files files;
     bool keep_files; /* published, or perhaps published */
     bool committed;
 };
@@ -125,26 +119,7 @@ lake_status lance_check_nulls(const struct lance_schema *schema, const struct Ar
     return LAKE_OK;
 }
 
-/* ---- data files ---- */
-
-/* As the reference writer names them: random, 24 binary digits and 26 hexadecimal ones. */
-static lake_status name_file(char *out, size_t out_bytes, struct lake_error *err)
-{
-    struct base_uuid uuid;
-    char bits[25];
-    char digits[27];
-    lake_status status = base_uuid4_new(&uuid, err);
-    if (status != LAKE_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < 24; i++) {
-        bits[i] = (uuid.bytes[i / 8] >> (7 - i % 8) & 1) != 0 ? '1' : '0';
-    }
-    bits[24] = '\0';
-    base_hex_encode((struct lake_bytes){uuid.bytes + 3, 13}, digits);
-    (void)snprintf(out, out_bytes, "%s%s.lance", bits, digits);
-    return LAKE_OK;
-}
+/* ---- rows ---- */
 
 static lake_status append_alloc(struct storage_store *store, struct lance_dataset *base,
                                 const struct lance_schema *schema, const char *storage_version,
@@ -157,73 +132,22 @@ static lake_status append_alloc(struct storage_store *store, struct lance_datase
     }
     append->store = storage_store_ref(store);
     append->base = base == NULL ? NULL : lance_dataset_ref(base);
-    append->schema = schema;
-    append->options.minor = strcmp(storage_version, "2.1") == 0 ? 1 : 2;
-    append->options.profile = profile;
+    append->storage_version = storage_version;
+    lance_data_files_init(&append->files, append->store, schema, storage_version, profile);
     *out = append;
     return LAKE_OK;
-}
-
-/* A profile that is not known (a later release's, perhaps) is as good as none. */
-static enum lance_profile profile_of(const struct lance_key_value *config, size_t count)
-{
-    enum lance_profile profile = LANCE_PROFILE_BALANCED;
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(config[i].key, LANCE_CONFIG_PROFILE) == 0) {
-            (void)lance_profile_parse(config[i].value, &profile);
-        }
-    }
-    return profile;
 }
 
 lake_status lance_append_new(struct storage_store *store, struct lance_dataset *base,
                              struct lance_append **out, struct lake_error *err)
 {
-    lake_status status = lance_manifest_check_writable(base->manifest, err);
+    const struct lance_manifest *manifest = base->manifest;
+    lake_status status = lance_manifest_check_writable(manifest, err);
     if (status != LAKE_OK) {
         return status;
     }
-    return append_alloc(store, base, &base->manifest->schema, base->manifest->storage_version,
-                        profile_of(base->manifest->config, base->manifest->config_count), out, err);
-}
-
-static lake_status open_writer(struct lance_append *append, struct lake_error *err)
-{
-    if (append->count == append->capacity) {
-        size_t capacity = append->capacity == 0 ? 4 : append->capacity * 2;
-        struct lance_new_fragment *fragments =
-            base_realloc_array(append->fragments, capacity, sizeof(*fragments));
-        if (fragments == NULL) {
-            return base_fail_no_memory(err, capacity * sizeof(*fragments));
-        }
-        append->fragments = fragments;
-        append->capacity = capacity;
-    }
-    struct lance_new_fragment *fragment = &append->fragments[append->count];
-    memset(fragment, 0, sizeof(*fragment));
-    lake_status status = name_file(fragment->name, sizeof(fragment->name), err);
-    if (status != LAKE_OK) {
-        return status;
-    }
-    char key[96];
-    (void)snprintf(key, sizeof(key), "data/%s", fragment->name);
-    return lance_file_writer_new(append->store, base_str_of(key), append->schema, &append->options,
-                                 &append->writer, err);
-}
-
-static lake_status close_writer(struct lance_append *append, struct lake_error *err)
-{
-    if (append->writer == NULL) {
-        return LAKE_OK;
-    }
-    struct lance_file_writer *writer = append->writer;
-    append->writer = NULL;
-    lake_status status =
-        lance_file_writer_finish(writer, &append->fragments[append->count].file, err);
-    if (status == LAKE_OK) {
-        append->count++;
-    }
-    return status;
+    return append_alloc(store, base, &manifest->schema, manifest->storage_version,
+                        lance_profile_of(manifest->config, manifest->config_count), out, err);
 }
 
 lake_status lance_append_write(struct lance_append *append, const struct ArrowArray *batch,
@@ -232,56 +156,84 @@ lake_status lance_append_write(struct lance_append *append, const struct ArrowAr
     if (append->committed) {
         return lake_fail(err, LAKE_FAILED_PRECONDITION, "the append is already committed");
     }
-    if (batch->n_children != (int64_t)append->schema->field_count) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "a batch has %lld columns, the table has %zu",
-                         (long long)batch->n_children, append->schema->field_count);
-    }
-    if (batch->length > INT32_MAX) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "a batch has more than %d rows", INT32_MAX);
-    }
-    lake_status status = lance_check_nulls(append->schema, batch, err);
-    if (status != LAKE_OK || batch->length == 0) {
-        return status;
-    }
-    if (append->writer == NULL) {
-        status = open_writer(append, err);
+    return lance_data_files_write(&append->files, batch, err);
+}
+
+/* ---- publication ---- */
+
+static lake_status make_overwrite(struct lance_append *append, struct base_arena *arena,
+                                  const struct lance_create_options *create,
+                                  LancePb__OverwriteOperation *out, struct lake_error *err)
+{
+    const struct lance_schema *schema = append->files.schema;
+    lance_pb__overwrite_operation__init(out);
+    lake_status status = lance_schema_to_fields(schema, arena, &out->schema, &out->n_schema, err);
+    if (status == LAKE_OK) {
+        status = lance_schema_metadata_to_entries(schema, arena, &out->schema_metadata,
+                                                  &out->n_schema_metadata, err);
     }
     if (status == LAKE_OK) {
-        status = lance_file_writer_write(append->writer, batch, err);
-    }
-    if (status == LAKE_OK && lance_file_writer_row_count(append->writer) >= MAX_FILE_ROWS) {
-        status = close_writer(append, err);
+        out->n_config_upsert_values = create->config_count;
+        status = lance_entries_of(arena, create->config, create->config_count,
+                                  &out->config_upsert_values, err);
     }
     return status;
 }
 
-/* ---- publication ---- */
+static lake_status publish(struct lance_append *append, struct base_arena *arena,
+                           const struct lance_create_options *create,
+                           const struct lance_commit_options *options, struct lance_manifest **out,
+                           struct lake_error *err)
+{
+    LancePb__Transaction transaction;
+    LancePb__AppendOperation added;
+    LancePb__OverwriteOperation overwrite;
+    LancePb__DataFragment **fragments;
+    bool replaces = append->base == NULL || append->overwrite;
+    struct lance_publication publication = {
+        .store = append->store,
+        .base = append->base == NULL ? NULL : append->base->manifest,
+        .transaction = &transaction,
+        .storage_version = replaces ? append->storage_version : NULL,
+        .options = options,
+    };
+    lance_pb__transaction__init(&transaction);
+    lance_pb__append_operation__init(&added);
+    lake_status status = lance_data_files_messages(&append->files, 0, arena, &fragments, err);
+    if (status == LAKE_OK && replaces) {
+        status = make_overwrite(append, arena, create, &overwrite, err);
+        overwrite.n_fragments = append->files.count;
+        overwrite.fragments = fragments;
+        transaction.overwrite = &overwrite;
+    } else if (status == LAKE_OK) {
+        added.n_fragments = append->files.count;
+        added.fragments = fragments;
+        transaction.append = &added;
+    }
+    append->committed = true;
+    return status == LAKE_OK ? lance_publish(&publication, out, &append->keep_files, err) : status;
+}
 
 static lake_status commit(struct lance_append *append, const struct lance_create_options *create,
                           const struct lance_commit_options *options, struct lance_manifest **out,
                           struct lake_error *err)
 {
+    struct base_arena *arena = NULL;
     if (append->committed) {
         return lake_fail(err, LAKE_FAILED_PRECONDITION, "the append is already committed");
     }
-    lake_status status = close_writer(append, err);
+    lake_status status = lance_data_files_finish(&append->files, err);
     if (status == LAKE_OK) {
         status = BASE_FAULT("lance.append.after_data", err);
     }
-    if (status != LAKE_OK) {
-        return status;
+    if (status == LAKE_OK) {
+        status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, err);
     }
-    struct lance_publication publication = {
-        .store = append->store,
-        .base = append->base == NULL ? NULL : append->base->manifest,
-        .schema = append->schema,
-        .create = create,
-        .fragments = append->fragments,
-        .fragment_count = append->count,
-        .options = options,
-    };
-    append->committed = true;
-    return lance_publish(&publication, out, &append->keep_files, err);
+    if (status == LAKE_OK) {
+        status = publish(append, arena, create, options, out, err);
+    }
+    base_arena_free(arena);
+    return status;
 }
 
 lake_status lance_append_commit(struct lance_append *append,
@@ -306,16 +258,7 @@ void lance_append_free(struct lance_append *append)
     if (append == NULL) {
         return;
     }
-    lance_file_writer_abort(append->writer);
-    for (size_t i = 0; i < append->count; i++) {
-        if (!append->keep_files) {
-            char key[96];
-            (void)snprintf(key, sizeof(key), "data/%s", append->fragments[i].name);
-            (void)storage_remove(append->store, base_str_of(key), NULL);
-        }
-        lance_file_result_fini(&append->fragments[i].file);
-    }
-    base_free(append->fragments);
+    lance_data_files_fini(&append->files, append->keep_files);
     lance_dataset_unref(append->base);
     storage_store_unref(append->store);
     base_free(append);
@@ -338,7 +281,7 @@ static lake_status complete_options(const struct lance_create_options *given,
         memcpy(config, out->config, out->config_count * sizeof(*config));
     }
     if (out->profile == LANCE_PROFILE_BALANCED) {
-        out->profile = profile_of(config, out->config_count);
+        out->profile = lance_profile_of(config, out->config_count);
     } else {
         config[out->config_count++] =
             (struct lance_key_value){LANCE_CONFIG_PROFILE, lance_profile_name(out->profile)};
@@ -451,9 +394,55 @@ static lake_status write_batches(struct lance_append *append, struct ArrowArrayS
     return status;
 }
 
-static lake_status open_for_append(struct storage_store *store, const struct lance_schema *input,
+/* Where field ids never restart, new columns begin above the highest that was ever given. */
+static void shift_ids(struct lance_field *fields, size_t count, int32_t by)
+{
+    for (size_t i = 0; i < count; i++) {
+        fields[i].id += by;
+        fields[i].parent_id += fields[i].parent_id >= 0 ? by : 0;
+        shift_ids(fields[i].children, fields[i].child_count, by);
+    }
+}
+
+/* The newest version, or NULL when there is no dataset yet. */
+static lake_status open_if_there(struct storage_store *store, struct lance_dataset **out,
+                                 struct lake_error *err)
+{
+    lake_status status = lance_dataset_open(store, NULL, NULL, 0, out, err);
+    return status == LAKE_NOT_FOUND ? LAKE_OK : status;
+}
+
+static lake_status start_overwrite(struct storage_store *store, struct lance_schema *schema,
+                                   const struct lance_create_options *options,
                                    struct lance_dataset **base, struct lance_append **out,
                                    struct lake_error *err)
+{
+    enum lance_profile profile = options->profile;
+    lake_status status = open_if_there(store, base, err);
+    if (status == LAKE_OK && *base != NULL) {
+        const struct lance_manifest *manifest = (*base)->manifest;
+        status = lance_manifest_check_writable(manifest, err);
+        if ((manifest->pb->writer_feature_flags & LANCE_FLAG_UNIQUE_FIELD_IDS) != 0) {
+            int32_t by = lance_max_field_id(manifest->pb) + 1;
+            shift_ids(schema->fields, schema->field_count, by);
+            schema->max_field_id += by;
+        }
+        if (profile == LANCE_PROFILE_BALANCED) {
+            profile = lance_profile_of(manifest->config, manifest->config_count);
+        }
+    }
+    if (status == LAKE_OK) {
+        status = append_alloc(store, *base, schema, options->storage_version, profile, out, err);
+    }
+    if (status == LAKE_OK) {
+        (*out)->overwrite = true;
+    }
+    return status;
+}
+
+static lake_status start_append(struct storage_store *store, const struct lance_schema *input,
+                                struct lance_dataset **base, struct lance_append **out,
+                                struct lake_error *err)
 {
     lake_status status = lance_dataset_open(store, NULL, NULL, 0, base, err);
     if (status == LAKE_OK) {
@@ -463,8 +452,9 @@ static lake_status open_for_append(struct storage_store *store, const struct lan
 }
 
 lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStream *stream,
-                               const struct lance_create_options *options, bool append,
-                               uint64_t *version, struct lake_error *err)
+                               const struct lance_create_options *options,
+                               enum lance_write_mode mode, uint64_t *version,
+                               struct lake_error *err)
 {
     struct lance_create_options all = {.config = NULL};
     struct ArrowSchema schema = {.release = NULL};
@@ -485,10 +475,12 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
     if (status == LAKE_OK) {
         status = lance_schema_from_arrow(&schema, all.storage_version, &tree, err);
     }
-    if (status == LAKE_OK && !append) {
+    if (status == LAKE_OK && mode == LANCE_WRITE_CREATE) {
         status = append_alloc(store, NULL, &tree, all.storage_version, all.profile, &rows, err);
+    } else if (status == LAKE_OK && mode == LANCE_WRITE_OVERWRITE) {
+        status = start_overwrite(store, &tree, &all, &base, &rows, err);
     } else if (status == LAKE_OK) {
-        status = open_for_append(store, &tree, &base, &rows, err);
+        status = start_append(store, &tree, &base, &rows, err);
     }
     if (status == LAKE_OK) {
         status = write_batches(rows, stream, err);

@@ -3,17 +3,16 @@
  * the commit point.
  *
  * On a collision the versions committed meanwhile are checked one by one against the conflict rules
- * and the new fragments are put on top of the newest. When the store does not say whether the
- * manifest was stored (L21), the transaction's identifier inside the manifest of that number does:
- * ours, another's, or not there, in which case the same bytes are put again. That is safe, because
- * at most one of our two puts can win, and both say the same.
+ * (conflict.c) and the transaction is applied to the newest (next_manifest.c). When the store does
+ * not say whether the manifest was stored (L21), the transaction's identifier inside the manifest
+ * of that number does: ours, another's, or not there, in which case the same bytes are put again.
+ * That is safe, because at most one of our two puts can win, and both say the same.
  */
 #include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_ATTEMPTS     20
 #define RESOLVE_ATTEMPTS     5
@@ -25,7 +24,7 @@
 struct publisher {
     const struct lance_publication *what;
     uint32_t max_attempts;
-    struct base_arena *arena; /* the transaction message */
+    struct base_arena *arena; /* the transaction's properties */
     char uuid[BASE_UUID_TEXT_BYTES];
     char transaction_key[TRANSACTION_KEY_SIZE];
     bool transaction_stored;
@@ -52,8 +51,8 @@ static lake_status no_memory(struct lake_error *err)
 
 /* ---- messages ---- */
 
-static lake_status entries_of(struct base_arena *arena, const struct lance_key_value *pairs,
-                              size_t count, LancePb__BytesEntry ***out, struct lake_error *err)
+lake_status lance_entries_of(struct base_arena *arena, const struct lance_key_value *pairs,
+                             size_t count, LancePb__BytesEntry ***out, struct lake_error *err)
 {
     LancePb__BytesEntry **entries = base_arena_calloc_array(arena, count + 1, sizeof(*entries));
     LancePb__BytesEntry *items = base_arena_calloc_array(arena, count + 1, sizeof(*items));
@@ -72,387 +71,88 @@ static lake_status entries_of(struct base_arena *arena, const struct lance_key_v
     return LAKE_OK;
 }
 
-static LancePb__DataFile *data_file_of(struct base_arena *arena,
-                                       const struct lance_new_fragment *fragment, uint32_t minor)
+/* Serializes the transaction, which a rebase may have changed, and forgets the stored one. */
+static lake_status encode_transaction(struct publisher *publisher, struct lake_error *err)
 {
-    LancePb__DataFile *file = base_arena_alloc(arena, sizeof(*file));
-    if (file == NULL) {
-        return NULL;
-    }
-    lance_pb__data_file__init(file);
-    file->has_path = true;
-    file->path = lance_pb_text(fragment->name);
-    file->n_fields = fragment->file.column_count;
-    file->fields = fragment->file.field_ids;
-    file->n_column_indices = fragment->file.column_count;
-    file->column_indices = fragment->file.column_indices;
-    file->has_file_major_version = true;
-    file->file_major_version = 2;
-    file->has_file_minor_version = true;
-    file->file_minor_version = minor;
-    file->has_file_size_bytes = true;
-    file->file_size_bytes = fragment->file.size_bytes;
-    return file;
-}
-
-/* The new fragments as messages with the ids 0, as a transaction holds them. */
-static lake_status fragments_of(struct base_arena *arena,
-                                const struct lance_publication *publication, uint32_t minor,
-                                LancePb__DataFragment ***out, struct lake_error *err)
-{
-    size_t count = publication->fragment_count;
-    LancePb__DataFragment **list = base_arena_calloc_array(arena, count + 1, sizeof(*list));
-    if (list == NULL) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < count; i++) {
-        LancePb__DataFragment *fragment = base_arena_alloc(arena, sizeof(*fragment));
-        LancePb__DataFile **files = base_arena_calloc_array(arena, 1, sizeof(LancePb__DataFile *));
-        if (fragment == NULL || files == NULL) {
-            return no_memory(err);
-        }
-        lance_pb__data_fragment__init(fragment);
-        files[0] = data_file_of(arena, &publication->fragments[i], minor);
-        if (files[0] == NULL) {
-            return no_memory(err);
-        }
-        fragment->n_files = 1;
-        fragment->files = files;
-        fragment->has_physical_rows = true;
-        fragment->physical_rows = publication->fragments[i].file.row_count;
-        list[i] = fragment;
-    }
-    *out = list;
-    return LAKE_OK;
-}
-
-static uint32_t minor_of(const struct lance_publication *publication)
-{
-    const char *version = publication->base != NULL ? publication->base->storage_version
-                                                    : publication->create->storage_version;
-    return strcmp(version, "2.1") == 0 ? 1 : 2;
-}
-
-static lake_status make_overwrite(struct publisher *publisher, LancePb__OverwriteOperation *out,
-                                  LancePb__DataFragment **fragments, struct lake_error *err)
-{
-    const struct lance_publication *what = publisher->what;
-    lance_pb__overwrite_operation__init(out);
-    out->n_fragments = what->fragment_count;
-    out->fragments = fragments;
-    lake_status status =
-        lance_schema_to_fields(what->schema, publisher->arena, &out->schema, &out->n_schema, err);
-    if (status == LAKE_OK) {
-        status = lance_schema_metadata_to_entries(
-            what->schema, publisher->arena, &out->schema_metadata, &out->n_schema_metadata, err);
-    }
-    if (status == LAKE_OK) {
-        out->n_config_upsert_values = what->create->config_count;
-        status = entries_of(publisher->arena, what->create->config, what->create->config_count,
-                            &out->config_upsert_values, err);
-    }
-    return status;
+    base_buffer_clear(&publisher->transaction);
+    return lance_transaction_encode(publisher->what->transaction, &publisher->transaction, err);
 }
 
 static lake_status make_transaction(struct publisher *publisher, struct lake_error *err)
 {
     const struct lance_publication *what = publisher->what;
-    LancePb__Transaction transaction;
-    LancePb__AppendOperation append;
-    LancePb__OverwriteOperation overwrite;
-    LancePb__DataFragment **fragments;
-    lance_pb__transaction__init(&transaction);
-    lance_pb__append_operation__init(&append);
-    transaction.has_read_version = true;
-    transaction.read_version = what->base == NULL ? 0 : what->base->pb->version;
-    transaction.has_uuid = true;
-    transaction.uuid = lance_pb_text(publisher->uuid);
-    lake_status status = fragments_of(publisher->arena, what, minor_of(what), &fragments, err);
-    if (status == LAKE_OK) {
-        transaction.n_transaction_properties = what->options->property_count;
-        status =
-            entries_of(publisher->arena, what->options->properties, what->options->property_count,
-                       &transaction.transaction_properties, err);
-    }
-    if (status == LAKE_OK && what->base != NULL) {
-        append.n_fragments = what->fragment_count;
-        append.fragments = fragments;
-        transaction.append = &append;
-    } else if (status == LAKE_OK) {
-        status = make_overwrite(publisher, &overwrite, fragments, err);
-        transaction.overwrite = &overwrite;
-    }
-    if (status == LAKE_OK) {
-        size_t size = lance_pb__transaction__get_packed_size(&transaction);
-        status = base_buffer_reserve(&publisher->transaction, size + 1, err);
-    }
-    if (status == LAKE_OK) {
-        publisher->transaction.size =
-            lance_pb__transaction__pack(&transaction, publisher->transaction.data);
-        (void)snprintf(publisher->transaction_key, sizeof(publisher->transaction_key),
-                       "_transactions/%" PRIu64 "-%s.txn", transaction.read_version,
-                       publisher->uuid);
-    }
-    return status;
-}
-
-/* ---- stable row ids ---- */
-
-/* A message with one field 1 around what `buffer` holds from `start` on. */
-static lake_status wrap_message(struct base_buffer *buffer, struct lake_error *err)
-{
-    struct base_buffer inner = *buffer;
-    base_buffer_init(buffer, inner.max_bytes);
-    lake_status status = base_buffer_append_varint(buffer, (1u << 3) | 2u, err);
-    if (status == LAKE_OK) {
-        status = base_buffer_append_varint(buffer, inner.size, err);
-    }
-    if (status == LAKE_OK) {
-        status = base_buffer_append(buffer, inner.data, inner.size, err);
-    }
-    base_buffer_fini(&inner);
-    return status;
-}
-
-/* U64Segment { range { start, end } } */
-static lake_status encode_range(struct base_buffer *out, uint64_t start, uint64_t end,
-                                struct lake_error *err)
-{
-    const uint64_t values[] = {1u << 3, start, 2u << 3, end};
-    for (size_t i = 0; i < BASE_ARRAY_LEN(values); i++) {
-        lake_status status = base_buffer_append_varint(out, values[i], err);
-        if (status != LAKE_OK) {
-            return status;
-        }
-    }
-    return wrap_message(out, err);
-}
-
-static lake_status keep_bytes(struct base_arena *arena, const struct base_buffer *buffer,
-                              protobuf_c_boolean *has, ProtobufCBinaryData *out,
-                              struct lake_error *err)
-{
-    uint8_t *copy = base_arena_alloc(arena, buffer->size + 1);
-    if (copy == NULL) {
-        return no_memory(err);
-    }
-    memcpy(copy, buffer->data, buffer->size);
-    *has = true;
-    *out = (ProtobufCBinaryData){.len = buffer->size, .data = copy};
-    return LAKE_OK;
-}
-
-/* RowIdSequence { segment }, and for both version columns RowDatasetVersionSequence
- * { runs { span, version } }. */
-static lake_status give_row_ids(struct base_arena *arena, LancePb__DataFragment *fragment,
-                                uint64_t first_row_id, uint64_t version, struct lake_error *err)
-{
-    struct base_buffer buffer;
-    base_buffer_init(&buffer, 256);
+    LancePb__Transaction *transaction = what->transaction;
+    transaction->has_read_version = true;
+    transaction->read_version = what->base == NULL ? 0 : what->base->pb->version;
+    transaction->has_uuid = true;
+    transaction->uuid = lance_pb_text(publisher->uuid);
+    transaction->n_transaction_properties = what->options->property_count;
+    (void)snprintf(publisher->transaction_key, sizeof(publisher->transaction_key),
+                   "_transactions/%" PRIu64 "-%s.txn", transaction->read_version, publisher->uuid);
     lake_status status =
-        encode_range(&buffer, first_row_id, first_row_id + fragment->physical_rows, err);
-    if (status == LAKE_OK) {
-        status = wrap_message(&buffer, err);
-    }
-    if (status == LAKE_OK) {
-        status = keep_bytes(arena, &buffer, &fragment->has_inline_row_ids,
-                            &fragment->inline_row_ids, err);
-    }
-    base_buffer_clear(&buffer);
-    if (status == LAKE_OK) {
-        status = encode_range(&buffer, 0, fragment->physical_rows, err);
-    }
-    if (status == LAKE_OK) {
-        status = wrap_message(&buffer, err);
-    }
-    if (status == LAKE_OK) {
-        status = base_buffer_append_varint(&buffer, 2u << 3, err);
-    }
-    if (status == LAKE_OK) {
-        status = base_buffer_append_varint(&buffer, version, err);
-    }
-    if (status == LAKE_OK) {
-        status = wrap_message(&buffer, err);
-    }
-    if (status == LAKE_OK) {
-        status = keep_bytes(arena, &buffer, &fragment->has_inline_created_at_versions,
-                            &fragment->inline_created_at_versions, err);
-    }
-    if (status == LAKE_OK) {
-        status = keep_bytes(arena, &buffer, &fragment->has_inline_last_updated_at_versions,
-                            &fragment->inline_last_updated_at_versions, err);
-    }
-    base_buffer_fini(&buffer);
-    return status;
+        lance_entries_of(publisher->arena, what->options->properties, what->options->property_count,
+                         &transaction->transaction_properties, err);
+    return status == LAKE_OK ? encode_transaction(publisher, err) : status;
 }
 
 /* ---- the next manifest ---- */
 
-/* The next free fragment id: ids are never given twice, not even after a deletion. */
-static uint64_t next_fragment_id(const LancePb__Manifest *pb)
-{
-    uint64_t next = pb->has_max_fragment_id ? (uint64_t)pb->max_fragment_id + 1 : 0;
-    for (size_t i = 0; i < pb->n_fragments; i++) {
-        next = BASE_MAX(next, pb->fragments[i]->id + 1);
-    }
-    return next;
-}
-
-static lake_status add_fragments(struct publisher *publisher, struct base_arena *arena,
-                                 LancePb__Manifest *pb, struct lake_error *err)
-{
-    const struct lance_publication *what = publisher->what;
-    LancePb__DataFragment **added;
-    lake_status status = fragments_of(arena, what, minor_of(what), &added, err);
-    if (status != LAKE_OK) {
-        return status;
-    }
-    uint64_t id = next_fragment_id(pb);
-    size_t total = pb->n_fragments + what->fragment_count;
-    LancePb__DataFragment **all = base_arena_calloc_array(arena, total + 1, sizeof(*all));
-    if (all == NULL) {
-        return no_memory(err);
-    }
-    if (id + what->fragment_count > UINT32_MAX) {
-        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "the table has used up its fragment ids");
-    }
-    if (pb->n_fragments > 0) {
-        memcpy(all, pb->fragments, pb->n_fragments * sizeof(*all));
-    }
-    for (size_t i = 0; i < what->fragment_count; i++) {
-        LancePb__DataFragment *fragment = added[i];
-        fragment->has_id = true;
-        fragment->id = id + i;
-        if ((pb->reader_feature_flags & LANCE_FLAG_STABLE_ROW_IDS) != 0) {
-            status = give_row_ids(arena, fragment, pb->next_row_id, pb->version, err);
-            if (status != LAKE_OK) {
-                return status;
-            }
-            pb->has_next_row_id = true;
-            pb->next_row_id += fragment->physical_rows;
-        }
-        all[pb->n_fragments + i] = fragment;
-    }
-    pb->fragments = all;
-    pb->n_fragments = total;
-    if (id + what->fragment_count > 0) {
-        pb->has_max_fragment_id = true;
-        pb->max_fragment_id = (uint32_t)(id + what->fragment_count - 1);
-    }
-    return LAKE_OK;
-}
-
-static void set_flags(LancePb__Manifest *pb)
-{
-    uint64_t both = 0;
-    for (size_t i = 0; i < pb->n_fragments; i++) {
-        both |= pb->fragments[i]->deletion_file != NULL ? LANCE_FLAG_DELETIONS : 0;
-    }
-    both |= pb->n_base_paths > 0 ? LANCE_FLAG_BASE_PATHS : 0;
-    const uint64_t computed = LANCE_FLAG_DELETIONS | LANCE_FLAG_BASE_PATHS | LANCE_FLAG_CONFIG;
-    pb->reader_feature_flags = (pb->reader_feature_flags & ~computed) | both;
-    pb->writer_feature_flags = (pb->writer_feature_flags & ~computed) | both;
-    pb->writer_feature_flags |= pb->n_config > 0 ? LANCE_FLAG_CONFIG : 0;
-    pb->has_reader_feature_flags = true;
-    pb->has_writer_feature_flags = true;
-}
-
-/* Now, but never before the version below: `asof` relies on the order. */
-static void set_timestamp(LancePb__TableTimestamp *out, const LancePb__TableTimestamp *before)
-{
-    struct timespec now = {0, 0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    lance_pb__table_timestamp__init(out);
-    out->has_seconds = true;
-    out->has_nanos = true;
-    out->seconds = now.tv_sec;
-    out->nanos = (int32_t)now.tv_nsec;
-    if (before != NULL && (before->seconds > out->seconds ||
-                           (before->seconds == out->seconds && before->nanos > out->nanos))) {
-        out->seconds = before->seconds;
-        out->nanos = before->nanos;
-    }
-}
-
-/* Parts of a manifest that the next one does not share with the last. */
-struct next_manifest {
-    LancePb__Manifest pb;
-    LancePb__TableTimestamp timestamp;
-    LancePb__WriterVersion writer;
-    LancePb__DataStorageFormat format;
-};
-
-static lake_status start_manifest(struct publisher *publisher, struct base_arena *arena,
-                                  struct next_manifest *next, struct lake_error *err)
-{
-    const struct lance_publication *what = publisher->what;
-    if (publisher->current != NULL) {
-        next->pb = *publisher->current->pb; /* fields that are not known travel along */
-        next->pb.version++;
-        return LAKE_OK;
-    }
-    LancePb__Manifest *pb = &next->pb;
-    lance_pb__manifest__init(pb);
-    pb->has_version = true;
-    pb->version = 1;
-    lance_pb__data_storage_format__init(&next->format);
-    next->format.has_file_format = true;
-    next->format.file_format = lance_pb_text("lance");
-    next->format.has_version = true;
-    next->format.version = lance_pb_text(what->create->storage_version);
-    pb->data_format = &next->format;
-    lake_status status =
-        lance_schema_to_fields(what->schema, arena, &pb->fields, &pb->n_fields, err);
-    if (status == LAKE_OK) {
-        status = lance_schema_metadata_to_entries(what->schema, arena, &pb->schema_metadata,
-                                                  &pb->n_schema_metadata, err);
-    }
-    if (status == LAKE_OK) {
-        pb->n_config = what->create->config_count;
-        status =
-            entries_of(arena, what->create->config, what->create->config_count, &pb->config, err);
-    }
-    return status;
-}
-
 static lake_status build_manifest(struct publisher *publisher, struct base_arena *arena,
                                   struct base_buffer *out, struct lake_error *err)
 {
-    struct next_manifest next;
-    LancePb__Manifest *pb = &next.pb;
-    lake_status status = start_manifest(publisher, arena, &next, err);
+    const struct lance_publication *what = publisher->what;
+    struct lance_next_manifest next;
+    lake_status status =
+        lance_next_manifest_build(what->store, publisher->current, what->transaction,
+                                  what->storage_version, arena, &next, err);
     if (status == LAKE_OK) {
-        status = add_fragments(publisher, arena, pb, err);
+        next.pb.has_transaction_file = publisher->transaction_stored;
+        next.pb.transaction_file = lance_pb_text(
+            publisher->transaction_stored ? strchr(publisher->transaction_key, '/') + 1 : "");
+        struct lake_bytes inlined = base_buffer_view(&publisher->transaction);
+        if (inlined.size > MAX_INLINE_BYTES && publisher->transaction_stored) {
+            inlined = (struct lake_bytes){NULL, 0};
+        }
+        status = lance_manifest_encode(&next.pb, next.index_section, inlined, out, err);
     }
-    if (status != LAKE_OK) {
-        return status;
-    }
-    set_flags(pb);
-    set_timestamp(&next.timestamp, pb->timestamp);
-    pb->timestamp = &next.timestamp;
-    lance_pb__writer_version__init(&next.writer);
-    next.writer.has_library = true;
-    next.writer.library = lance_pb_text("lake");
-    next.writer.has_version = true;
-    next.writer.version = lance_pb_text(LAKE_VERSION);
-    pb->writer_version = &next.writer;
-    pb->has_transaction_file = publisher->transaction_stored;
-    pb->transaction_file = lance_pb_text(
-        publisher->transaction_stored ? strchr(publisher->transaction_key, '/') + 1 : "");
-    struct lake_bytes inlined = base_buffer_view(&publisher->transaction);
-    if (inlined.size > MAX_INLINE_BYTES && publisher->transaction_stored) {
-        inlined = (struct lake_bytes){NULL, 0};
-    }
-    struct lake_bytes index = publisher->current == NULL ? (struct lake_bytes){NULL, 0}
-                                                         : publisher->current->index_section;
-    return lance_manifest_encode(pb, index, inlined, out, err);
+    lance_next_manifest_fini(&next);
+    return status;
 }
 
 /* ---- catching up ---- */
 
-/* Checks the versions after `current` and makes the newest the current one. */
+static lake_status conflict_of(struct publisher *publisher, const struct lance_manifest *theirs,
+                               const LancePb__Transaction *transaction, bool *rows,
+                               struct lake_error *err)
+{
+    const struct lance_publication *what = publisher->what;
+    enum lance_verdict verdict = LANCE_INCOMPATIBLE;
+    uint32_t operation = lance_transaction_operation(transaction);
+    lake_status status = lance_transaction_conflict(what->transaction, transaction,
+                                                    theirs->pb->max_fragment_id, &verdict, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (what->sees_inserts && verdict != LANCE_INCOMPATIBLE &&
+        (operation == LANCE_OP_APPEND || operation == LANCE_OP_UPDATE)) {
+        verdict = LANCE_RETRY;
+    }
+    *rows = *rows || verdict == LANCE_REBASE_ROWS;
+    if (verdict == LANCE_REBASE || (verdict == LANCE_REBASE_ROWS && what->rebase != NULL)) {
+        return LAKE_OK;
+    }
+    return lake_fail(err, LAKE_ABORTED,
+                     "version %" PRIu64 " was committed meanwhile by operation %" PRIu32
+                     ", on top of which operation %" PRIu32 " is not allowed; %s",
+                     theirs->pb->version, operation, lance_transaction_operation(what->transaction),
+                     verdict == LANCE_INCOMPATIBLE
+                         ? "it was meant for another table than there is now"
+                         : "do it again from the newest version");
+}
+
+/* Checks the version after `current` and makes it the current one. */
 static lake_status check_version(struct publisher *publisher, enum lance_naming naming,
-                                 uint64_t version, struct lake_error *err)
+                                 uint64_t version, bool *rows, struct lake_error *err)
 {
     struct storage_store *store = publisher->what->store;
     struct lance_manifest *manifest = NULL;
@@ -468,15 +168,11 @@ static lake_status check_version(struct publisher *publisher, enum lance_naming 
     if (status == LAKE_NOT_FOUND) {
         status = lake_fail_wrap(err, LAKE_ABORTED,
                                 "what version %" PRIu64 " changed cannot be learnt any more; "
-                                "append again to the newest version",
+                                "do it again from the newest version",
                                 version);
     }
-    if (status == LAKE_OK && !lance_append_rebases_over(transaction)) {
-        status = lake_fail(err, LAKE_ABORTED,
-                           "version %" PRIu64 " was committed meanwhile by operation %" PRIu32
-                           ", on top of which this append is not allowed; append again to the "
-                           "newest version",
-                           version, lance_transaction_operation(transaction));
+    if (status == LAKE_OK) {
+        status = conflict_of(publisher, manifest, transaction, rows, err);
     }
     if (status == LAKE_OK) {
         lance_manifest_unref(publisher->current);
@@ -508,6 +204,7 @@ static lake_status catch_up(struct publisher *publisher, struct lake_error *err)
 {
     uint64_t latest;
     enum lance_naming naming;
+    bool rows = false;
     if (publisher->current == NULL) {
         return catch_up_create(publisher, err);
     }
@@ -516,15 +213,25 @@ static lake_status catch_up(struct publisher *publisher, struct lake_error *err)
         lance_versions_latest(publisher->what->store, version, &latest, &naming, NULL, err);
     if (status == LAKE_OK && latest < version) {
         status = lake_fail(err, LAKE_ABORTED,
-                           "version %" PRIu64 ", which the rows were to be added to, is gone: the "
+                           "version %" PRIu64 ", from which the operation began, is gone: the "
                            "table was replaced",
                            version);
     }
     while (status == LAKE_OK && version < latest) {
         version++;
-        status = check_version(publisher, naming, version, err);
+        status = check_version(publisher, naming, version, &rows, err);
     }
-    return status == LAKE_OK ? lance_manifest_check_writable(publisher->current, err) : status;
+    if (status == LAKE_OK) {
+        status = lance_manifest_check_writable(publisher->current, err);
+    }
+    if (status == LAKE_OK && rows) {
+        status = publisher->what->rebase(publisher->what->context, publisher->current, err);
+        publisher->transaction_stored = false; /* as it is now, it is not */
+        if (status == LAKE_OK) {
+            status = encode_transaction(publisher, err);
+        }
+    }
+    return status;
 }
 
 /* ---- the commit point ---- */
@@ -743,7 +450,7 @@ lake_status lance_publish(const struct lance_publication *publication, struct la
         status = publish(&publisher, out, err);
     }
     *keep_files = status == LAKE_OK || publisher.unknown;
-    if (!*keep_files && publisher.transaction_stored) {
+    if (!*keep_files) {
         (void)storage_remove(publication->store, base_str_of(publisher.transaction_key), NULL);
     }
     lance_manifest_unref(publisher.current);

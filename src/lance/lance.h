@@ -256,9 +256,17 @@ lake_status lance_append_commit(struct lance_append *append,
                                 struct lake_error *err);
 void lance_append_free(struct lance_append *append); /* removes what was not committed */
 
-/* A stream as one append, or as the first version of a new dataset: for tools and benchmarks. */
+enum lance_write_mode {
+    LANCE_WRITE_CREATE,   /* ALREADY_EXISTS when there is a dataset */
+    LANCE_WRITE_APPEND,   /* the input has the dataset's columns in their order */
+    LANCE_WRITE_OVERWRITE /* the next version has this schema and these rows; older versions stay.
+                             Indices go; configuration stays, with what the options add */
+};
+/* A stream as one version, whose number is *version. ABORTED: another writer was faster and what it
+ * did forbids this on top. */
 lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStream *stream,
-                               const struct lance_create_options *options, bool append,
-                               uint64_t *version, struct lake_error *err);
+                               const struct lance_create_options *options,
+                               enum lance_write_mode mode, uint64_t *version,
+                               struct lake_error *err);
 
 #endif

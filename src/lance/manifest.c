@@ -417,6 +417,23 @@ void lance_manifest_unref(struct lance_manifest *manifest)
     base_free(manifest);
 }
 
+int32_t lance_max_field_id(const LancePb__Manifest *pb)
+{
+    int32_t max = pb->has_max_allocated_field_id ? pb->max_allocated_field_id : -1;
+    for (size_t i = 0; i < pb->n_fields; i++) {
+        max = BASE_MAX(max, pb->fields[i]->id);
+    }
+    for (size_t i = 0; i < pb->n_fragments; i++) {
+        for (size_t j = 0; j < pb->fragments[i]->n_files; j++) {
+            const LancePb__DataFile *file = pb->fragments[i]->files[j];
+            for (size_t k = 0; k < file->n_fields; k++) {
+                max = BASE_MAX(max, file->fields[k]);
+            }
+        }
+    }
+    return max;
+}
+
 /* ---- encode ---- */
 
 static lake_status append_u32(struct base_buffer *out, uint32_t value, struct lake_error *err)

@@ -35,11 +35,12 @@ lake_status lance_versions_latest(struct storage_store *store, uint64_t known_ve
 
 /* ---- manifest.c ---- */
 
-#define LANCE_FLAG_DELETIONS       (UINT64_C(1) << 0)
-#define LANCE_FLAG_STABLE_ROW_IDS  (UINT64_C(1) << 1)
-#define LANCE_FLAG_CONFIG          (UINT64_C(1) << 3)
-#define LANCE_FLAG_BASE_PATHS      (UINT64_C(1) << 4)
-#define LANCE_FLAG_NO_TRANSACTIONS (UINT64_C(1) << 5) /* no transaction files: inline only */
+#define LANCE_FLAG_DELETIONS        (UINT64_C(1) << 0)
+#define LANCE_FLAG_STABLE_ROW_IDS   (UINT64_C(1) << 1)
+#define LANCE_FLAG_CONFIG           (UINT64_C(1) << 3)
+#define LANCE_FLAG_BASE_PATHS       (UINT64_C(1) << 4)
+#define LANCE_FLAG_NO_TRANSACTIONS  (UINT64_C(1) << 5)  /* no transaction files: inline only */
+#define LANCE_FLAG_UNIQUE_FIELD_IDS (UINT64_C(1) << 15) /* of writers: field ids never restart */
 
 #define LANCE_MAX_MANIFEST_BYTES ((size_t)256 << 20)
 
@@ -70,6 +71,9 @@ void lance_manifest_unref(struct lance_manifest *manifest); /* NULL is allowed *
 /* UNIMPLEMENTED names what forbids writing to the table: a flag, its storage version, a column. */
 lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                                           struct lake_error *err);
+/* The highest field id that the schema or a data file refers to, or that was ever given; -1: none.
+ */
+int32_t lance_max_field_id(const LancePb__Manifest *pb);
 /* Appends the file's bytes to `out`. Sets the offsets of the sections in `pb`. */
 lake_status lance_manifest_encode(LancePb__Manifest *pb, struct lake_bytes index_section,
                                   struct lake_bytes transaction, struct base_buffer *out,
@@ -116,8 +120,23 @@ lake_status lance_transaction_read(struct storage_store *store,
                                    LancePb__Transaction **out, struct lake_error *err);
 /* The operation's number; one above 115 is an operation of a later release. */
 uint32_t lance_transaction_operation(const LancePb__Transaction *transaction);
-/* Whether an append may be put on top of `other` (conflict matrix, row Append). */
-bool lance_append_rebases_over(const LancePb__Transaction *other);
+/* The serialized message appended to `out`. */
+lake_status lance_transaction_encode(const LancePb__Transaction *transaction,
+                                     struct base_buffer *out, struct lake_error *err);
+
+/* ---- conflict.c ---- */
+
+enum lance_verdict {
+    LANCE_REBASE,      /* ours goes on top of theirs as it is */
+    LANCE_REBASE_ROWS, /* it does when the rows deleted by both can be told apart */
+    LANCE_RETRY,       /* do it again, beginning from the newest version */
+    LANCE_INCOMPATIBLE /* theirs took away what ours was meant for */
+};
+/* Whether `ours` may be put on top of `theirs`, which was committed since the version that ours
+ * read. Fragments have ids up to `max_fragment_id`. */
+lake_status lance_transaction_conflict(const LancePb__Transaction *ours,
+                                       const LancePb__Transaction *theirs, uint64_t max_fragment_id,
+                                       enum lance_verdict *out, struct lake_error *err);
 
 /* ---- deletion.c ---- */
 
@@ -141,6 +160,13 @@ void lance_deletions_unref(struct lance_deletions *deletions); /* NULL is allowe
  * DATA_LOSS for a malformed one or a row outside. */
 lake_status lance_roaring_decode(struct lake_bytes bytes, uint64_t row_count, uint64_t *words,
                                  struct lake_error *err);
+/* The reverse: bits below `bit_count` as a bitmap that every reader of roaring understands. */
+lake_status lance_roaring_encode(const uint64_t *words, uint64_t bit_count, struct base_buffer *out,
+                                 struct lake_error *err);
+/* The fragments that an index covers, one bit for each id up to `max_fragment_id`; base_free. */
+lake_status lance_fragment_bitmap_decode(const LancePb__IndexMetadata *index,
+                                         uint64_t max_fragment_id, uint64_t **words,
+                                         struct lake_error *err);
 static inline bool lance_deletions_has(const struct lance_deletions *deletions, uint64_t row)
 {
     return (deletions->words[row / 64] >> (row % 64) & 1) != 0;
@@ -288,27 +314,107 @@ struct lance_pruned_column {
 void lance_prune(const struct lance_pruned_column *columns, size_t count, uint64_t start,
                  uint64_t end, uint64_t *first, uint64_t *last);
 
-/* ---- commit.c ---- */
+/* ---- data_files.c: rows into new data files ---- */
 
 struct lance_new_fragment { /* a data file that no version refers to yet */
     char name[64];          /* below data/ */
     struct lance_file_result file;
 };
 
-/* Rows to be published: an append to `base`, or the first version of a new dataset. */
+struct lance_data_files {
+    struct storage_store *store;       /* borrowed, like the schema */
+    const struct lance_schema *schema; /* must outlive the files' writing */
+    struct lance_file_options options;
+    uint64_t max_file_rows;
+    struct lance_file_writer *writer; /* of the last fragment; NULL: none is open */
+    struct lance_new_fragment *fragments;
+    size_t count;
+    size_t capacity;
+};
+void lance_data_files_init(struct lance_data_files *files, struct storage_store *store,
+                           const struct lance_schema *schema, const char *storage_version,
+                           enum lance_profile profile);
+/* INVALID_ARGUMENT for another number of columns, or a null where the schema forbids it. A file is
+ * full at max_file_rows; a batch is not split. */
+lake_status lance_data_files_write(struct lance_data_files *files, const struct ArrowArray *batch,
+                                   struct lake_error *err);
+/* Closes the last file: what was written is durable. */
+lake_status lance_data_files_finish(struct lance_data_files *files, struct lake_error *err);
+/* The files from `first` on as fragments with the ids 0, as a transaction holds them. Borrows. */
+lake_status lance_data_files_messages(const struct lance_data_files *files, size_t first,
+                                      struct base_arena *arena, LancePb__DataFragment ***out,
+                                      struct lake_error *err);
+/* Removes the files unless they are kept. */
+void lance_data_files_fini(struct lance_data_files *files, bool keep);
+enum lance_profile lance_profile_of(const struct lance_key_value *config, size_t count);
+
+/* ---- row_ids.c: stable row ids ---- */
+
+struct lance_row_identity { /* by row */
+    uint64_t *ids;
+    uint64_t *created; /* versions; NULL: not given */
+    uint64_t *updated;
+};
+/* Each reads exactly `row_count` values; DATA_LOSS for another number, or a malformed sequence. */
+lake_status lance_row_ids_decode(struct lake_bytes sequence, uint64_t row_count, uint64_t *out,
+                                 struct lake_error *err);
+lake_status lance_row_versions_decode(struct lake_bytes sequence, uint64_t row_count, uint64_t *out,
+                                      struct lake_error *err);
+lake_status lance_row_ids_encode(const uint64_t *ids, size_t count, struct base_buffer *out,
+                                 struct lake_error *err);
+lake_status lance_row_versions_encode(const uint64_t *versions, size_t count,
+                                      struct base_buffer *out, struct lake_error *err);
+/* Gives a fragment the identities of rows that were elsewhere before. */
+lake_status lance_row_ids_set(struct base_arena *arena, LancePb__DataFragment *fragment,
+                              const struct lance_row_identity *rows, size_t count,
+                              struct lake_error *err);
+/* Gives a new fragment what it lacks of row ids (from *next_row_id on) and versions. */
+lake_status lance_row_ids_give(struct base_arena *arena, LancePb__DataFragment *fragment,
+                               uint64_t *next_row_id, uint64_t version, struct lake_error *err);
+
+/* ---- next_manifest.c: a transaction on top of a version ---- */
+
+struct lance_next_manifest {
+    LancePb__Manifest pb;
+    struct lake_bytes index_section; /* data NULL: none */
+    LancePb__TableTimestamp timestamp;
+    LancePb__WriterVersion writer;
+    LancePb__DataStorageFormat format;
+    struct lance_manifest *restored; /* what pb borrows from */
+};
+/* `current` NULL: the first version, of the given storage version. Memory is the arena's, and
+ * borrowed from `current` and `transaction`. ABORTED when a fragment to be changed is gone. */
+lake_status lance_next_manifest_build(struct storage_store *store,
+                                      const struct lance_manifest *current,
+                                      const LancePb__Transaction *transaction,
+                                      const char *storage_version, struct base_arena *arena,
+                                      struct lance_next_manifest *out, struct lake_error *err);
+void lance_next_manifest_fini(struct lance_next_manifest *next);
+
+/* ---- commit.c ---- */
+
+/* A transaction to be published on top of the newest version. */
 struct lance_publication {
     struct storage_store *store;
-    struct lance_manifest *base;       /* NULL: create */
-    const struct lance_schema *schema; /* create only */
-    const struct lance_create_options *create;
-    const struct lance_new_fragment *fragments;
-    size_t fragment_count;
+    struct lance_manifest *base;       /* the version that the operation read; NULL: create */
+    LancePb__Transaction *transaction; /* the operation; uuid, read version and properties are
+                                          filled in. Must live until the end */
+    const char *storage_version;       /* of an overwrite's files; NULL: the table's */
+    /* Carries the operation over to `current` when others deleted rows of the same fragments; may
+     * change the transaction. ABORTED when it cannot. NULL: it never can. */
+    lake_status (*rebase)(void *context, const struct lance_manifest *current,
+                          struct lake_error *err);
+    void *context;
+    bool sees_inserts; /* rows that others added or changed matter: RETRY over such versions */
     const struct lance_commit_options *options;
 };
-/* On success the published manifest and its version. *unknown: the outcome could not be learnt, or
- * succeeded, so nothing that the publication refers to may be removed. */
+/* On success the published manifest and its version. *keep_files: the outcome could not be learnt,
+ * or it succeeded, so nothing that the publication refers to may be removed. */
 lake_status lance_publish(const struct lance_publication *publication, struct lance_manifest **out,
                           bool *keep_files, struct lake_error *err);
+/* The pairs as messages, allocated from `arena`. */
+lake_status lance_entries_of(struct base_arena *arena, const struct lance_key_value *pairs,
+                             size_t count, LancePb__BytesEntry ***out, struct lake_error *err);
 
 /* ---- append.c ---- */
 

@@ -1,6 +1,6 @@
 /*
- * Transactions: what made a version. Read for their operation (is an append allowed on top of it?),
- * their identifier (is this version ours?) and their properties.
+ * Transactions: what made a version. Read for their operation (conflict.c), their identifier (is
+ * this version ours?) and their properties.
  */
 #include "table.h"
 
@@ -53,17 +53,24 @@ lake_status lance_transaction_read(struct storage_store *store,
 
 uint32_t lance_transaction_operation(const LancePb__Transaction *transaction)
 {
-    if (transaction->append != NULL) {
-        return LANCE_OP_APPEND;
-    }
-    if (transaction->overwrite != NULL) {
-        return LANCE_OP_OVERWRITE;
-    }
-    if (transaction->merge != NULL) {
-        return LANCE_OP_MERGE;
-    }
-    if (transaction->project != NULL) {
-        return LANCE_OP_PROJECT;
+    const struct {
+        const void *message;
+        uint32_t operation;
+    } known[] = {{transaction->append, LANCE_OP_APPEND},
+                 {transaction->delete_rows, LANCE_OP_DELETE},
+                 {transaction->overwrite, LANCE_OP_OVERWRITE},
+                 {transaction->create_index, LANCE_OP_CREATE_INDEX},
+                 {transaction->rewrite, LANCE_OP_REWRITE},
+                 {transaction->merge, LANCE_OP_MERGE},
+                 {transaction->restore, LANCE_OP_RESTORE},
+                 {transaction->update, LANCE_OP_UPDATE},
+                 {transaction->project, LANCE_OP_PROJECT},
+                 {transaction->update_config, LANCE_OP_UPDATE_CONFIG},
+                 {transaction->data_replacement, LANCE_OP_DATA_REPLACEMENT}};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(known); i++) {
+        if (known[i].message != NULL) {
+            return known[i].operation;
+        }
     }
     for (unsigned i = 0; i < transaction->base.n_unknown_fields; i++) {
         uint32_t field = transaction->base.unknown_fields[i].tag;
@@ -74,25 +81,13 @@ uint32_t lance_transaction_operation(const LancePb__Transaction *transaction)
     return LANCE_OP_NONE;
 }
 
-bool lance_append_rebases_over(const LancePb__Transaction *other)
+lake_status lance_transaction_encode(const LancePb__Transaction *transaction,
+                                     struct base_buffer *out, struct lake_error *err)
 {
-    switch (lance_transaction_operation(other)) {
-    case LANCE_OP_APPEND:
-    case LANCE_OP_DELETE:
-    case LANCE_OP_CREATE_INDEX:
-    case LANCE_OP_REWRITE:
-    case LANCE_OP_RESERVE_FRAGMENTS:
-    case LANCE_OP_UPDATE:
-    case LANCE_OP_UPDATE_CONFIG:
-    case LANCE_OP_DATA_REPLACEMENT:
-    case LANCE_OP_CLONE:
-    case LANCE_OP_UPDATE_BASES:
-        return true;
-    case LANCE_OP_MERGE: /* a column may have become one that forbids the nulls of ours */
-        return other->merge->preserves_nullability;
-    case LANCE_OP_PROJECT:
-        return other->project->preserves_nullability;
-    default: /* overwrite, restore, and whatever a later release adds */
-        return false;
+    size_t size = lance_pb__transaction__get_packed_size(transaction);
+    lake_status status = base_buffer_reserve(out, size + 1, err);
+    if (status == LAKE_OK) {
+        out->size += lance_pb__transaction__pack(transaction, out->data + out->size);
     }
+    return status;
 }

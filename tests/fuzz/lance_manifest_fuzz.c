@@ -31,7 +31,8 @@ static void try_transaction(struct lake_bytes bytes)
         return;
     }
     if (lance_transaction_parse(bytes, arena, &transaction, NULL) == LAKE_OK) {
-        (void)lance_append_rebases_over(transaction);
+        enum lance_verdict verdict;
+        (void)lance_transaction_conflict(transaction, transaction, 1000, &verdict, NULL);
     }
     base_arena_free(arena);
 }

@@ -4,7 +4,7 @@
  *
  *   lance_tool cat PATH [--version N] [--branch B] [--tag T]
  *       [--columns a,b] [--batch-rows N] [--descriptions] > out.arrow
- *   lance_tool write PATH in.arrow [--append] [--storage 2.1|2.2] [--profile NAME]
+ *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
  */
@@ -28,7 +28,7 @@ struct arguments {
     enum lance_profile profile;
     uint64_t version;
     uint32_t batch_rows;
-    bool append;
+    enum lance_write_mode mode;
     bool descriptions;
 };
 
@@ -42,7 +42,9 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
     for (int i = 3; i < argc; i++) {
         bool has_value = i + 1 < argc;
         if (strcmp(argv[i], "--append") == 0)
-            out->append = true;
+            out->mode = LANCE_WRITE_APPEND;
+        else if (strcmp(argv[i], "--overwrite") == 0)
+            out->mode = LANCE_WRITE_OVERWRITE;
         else if (strcmp(argv[i], "--descriptions") == 0)
             out->descriptions = true;
         else if (strcmp(argv[i], "--branch") == 0 && has_value)
@@ -263,7 +265,7 @@ static lake_status write_dataset(const struct arguments *arguments, struct stora
     options.profile = arguments->profile;
     lake_status status = arrow_ipc_open_file(arguments->input, &limits, &stream, err);
     if (status == LAKE_OK)
-        status = lance_write_stream(store, &stream, &options, arguments->append, &version, err);
+        status = lance_write_stream(store, &stream, &options, arguments->mode, &version, err);
     if (stream.release != NULL)
         stream.release(&stream);
     if (status == LAKE_OK)

@@ -294,49 +294,6 @@ static void fields_that_are_not_known_are_carried_over(void **state)
     base_buffer_fini(&bytes);
 }
 
-static LancePb__Transaction *parse_transaction(struct base_arena *arena, uint32_t operation)
-{
-    struct base_buffer bytes;
-    LancePb__Transaction *out = NULL;
-    base_buffer_init(&bytes, 64);
-    assert_int_equal(base_buffer_append_varint(&bytes, operation << 3 | 2, NULL), LAKE_OK);
-    assert_int_equal(base_buffer_append_varint(&bytes, 0, NULL), LAKE_OK);
-    assert_int_equal(lance_transaction_parse(base_buffer_view(&bytes), arena, &out, NULL), LAKE_OK);
-    base_buffer_fini(&bytes);
-    return out;
-}
-
-/* Row Append of the conflict matrix. */
-static void an_append_goes_on_top_of_what_the_matrix_allows(void **state)
-{
-    (void)state;
-    static const struct {
-        uint32_t operation;
-        bool allowed;
-    } cases[] = {{100, true},  {101, true}, {102, false}, {103, true},  {104, true}, {105, false},
-                 {106, false}, {107, true}, {108, true},  {109, false}, {110, true}, {111, true},
-                 {113, true},  {114, true}, {115, false}, {150, false}, {199, false}};
-    struct base_arena *arena;
-    assert_int_equal(base_arena_new(1 << 20, &arena, NULL), LAKE_OK);
-    for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-        LancePb__Transaction *transaction = parse_transaction(arena, cases[i].operation);
-        assert_int_equal(lance_transaction_operation(transaction), cases[i].operation);
-        assert_int_equal(lance_append_rebases_over(transaction), cases[i].allowed);
-    }
-    LancePb__Transaction *merge = parse_transaction(arena, 105);
-    merge->merge->has_preserves_nullability = true;
-    merge->merge->preserves_nullability = true;
-    assert_true(lance_append_rebases_over(merge));
-    LancePb__Transaction *project = parse_transaction(arena, 109);
-    project->project->has_preserves_nullability = true;
-    project->project->preserves_nullability = true;
-    assert_true(lance_append_rebases_over(project));
-    LancePb__Transaction none;
-    lance_pb__transaction__init(&none);
-    assert_false(lance_append_rebases_over(&none));
-    base_arena_free(arena);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,7 +305,6 @@ int main(void)
         cmocka_unit_test(contents_that_contradict_the_format_are_refused),
         cmocka_unit_test(damaged_files_are_errors),
         cmocka_unit_test(fields_that_are_not_known_are_carried_over),
-        cmocka_unit_test(an_append_goes_on_top_of_what_the_matrix_allows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

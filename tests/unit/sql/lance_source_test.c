@@ -89,7 +89,9 @@ static void write_rows(struct storage_store *store, struct memory_source *source
                                       .private_data = &rows};
     uint64_t version = 0;
     lance_create_options_init(&options);
-    if (lance_write_stream(store, &stream, &options, append, &version, &err) != LAKE_OK) {
+    if (lance_write_stream(store, &stream, &options,
+                           append ? LANCE_WRITE_APPEND : LANCE_WRITE_CREATE, &version,
+                           &err) != LAKE_OK) {
         fail_msg("%s", err.message);
     }
     if (stream.release != NULL) {
