@@ -38,7 +38,9 @@ struct lake_client {
     struct rpc_channel *channel;
     int64_t timeout_ms;
     struct client_schema_cache *schemas;
-    char *stage_uri; /* "file:///…/tenants/<tenant>", or NULL for a query-only client */
+    char *stage_uri; /* "file:///…/tenants/<tenant>", "s3://…", or NULL for a query-only client */
+    char *stage_endpoint, *stage_region; /* of an S3 stage, as the server says; NULL: it does not */
+    bool stage_path_style;
     pthread_mutex_t stage_lock; /* guards stage: opened at its first use */
     struct storage_store *stage;
 };

@@ -5,7 +5,6 @@
 #define DEFAULT_TIMEOUT_MS 30000
 #define MAX_CACHE_TABLES   65536
 #define MAX_CACHE_TTL_MS   3600000
-#define FILE_SCHEME        "file://"
 
 lake_status client_action(lake_client *client, const char *type, struct lake_bytes body,
                           struct base_buffer *reply, struct lake_error *err)
@@ -57,6 +56,24 @@ static lake_status open_channel(const char *address, const struct lake_connect_o
     return status;
 }
 
+static bool keep_text(ProtobufCBinaryData text, char **out)
+{
+    if (text.len > 0)
+        *out = base_strndup((const char *)text.data, text.len);
+    return text.len == 0 || *out != NULL;
+}
+
+static lake_status keep_stage(lake_client *client, const LakePb__StageDescriptor *stage,
+                              struct lake_error *err)
+{
+    client->stage_path_style = stage->path_style;
+    client->stage_uri = base_strndup((const char *)stage->root_uri.data, stage->root_uri.len);
+    if (client->stage_uri == NULL || !keep_text(stage->endpoint, &client->stage_endpoint) ||
+        !keep_text(stage->region, &client->stage_region))
+        return base_fail_no_memory(err, stage->root_uri.len);
+    return LAKE_OK;
+}
+
 /* Asks for the stage: the one request that shows at once that a server is there (OBJ-2). */
 static lake_status fetch_stage(lake_client *client, bool keep, struct lake_error *err)
 {
@@ -69,9 +86,8 @@ static lake_status fetch_stage(lake_client *client, bool keep, struct lake_error
         if (stage == NULL || stage->format_version != 1)
             status = lake_fail(err, LAKE_UNIMPLEMENTED,
                                "the server's stage descriptor is newer than this library");
-        else if ((client->stage_uri = base_strndup((const char *)stage->root_uri.data,
-                                                   stage->root_uri.len)) == NULL)
-            status = base_fail_no_memory(err, stage->root_uri.len);
+        else
+            status = keep_stage(client, stage, err);
         if (stage != NULL)
             lake_pb__stage_descriptor__free_unpacked(stage, NULL);
     }
@@ -135,7 +151,26 @@ void lake_client_unref(lake_client *client)
     rpc_channel_unref(client->channel);
     pthread_mutex_destroy(&client->stage_lock);
     base_free(client->stage_uri);
+    base_free(client->stage_endpoint);
+    base_free(client->stage_region);
     base_free(client);
+}
+
+/* With the credentials that AWS's own tools would find here. What the environment says about the
+ * service goes before what the server says: this machine may reach it by another address. */
+static lake_status open_stage(const lake_client *client, struct storage_store **out,
+                              struct lake_error *err)
+{
+    struct storage_s3_options options;
+    storage_s3_options_init(&options);
+    if (base_config_string("AWS_ENDPOINT_URL_S3", base_config_string("AWS_ENDPOINT_URL", NULL)) ==
+        NULL) {
+        options.endpoint = client->stage_endpoint;
+        if (client->stage_path_style)
+            options.addressing = STORAGE_S3_ADDRESS_PATH;
+    }
+    options.region = client->stage_region;
+    return storage_open_uri(base_str_of(client->stage_uri), true, &options, out, err);
 }
 
 lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err)
@@ -144,16 +179,12 @@ lake_status client_stage(lake_client *client, struct storage_store **out, struct
         return lake_fail(err, LAKE_FAILED_PRECONDITION,
                          "this client was connected for queries only: use lake_connect to read and "
                          "write objects");
-    if (!base_str_has_prefix(base_str_of(client->stage_uri), FILE_SCHEME))
-        return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "this library stores objects on local disks only");
     struct storage_store *opened = NULL;
     pthread_mutex_lock(&client->stage_lock);
     struct storage_store *stage = client->stage;
     pthread_mutex_unlock(&client->stage_lock);
     if (stage == NULL) {
-        lake_status status =
-            storage_local_open(client->stage_uri + sizeof(FILE_SCHEME) - 1, true, &opened, err);
+        lake_status status = open_stage(client, &opened, err);
         if (status != LAKE_OK)
             return status;
         pthread_mutex_lock(&client->stage_lock);

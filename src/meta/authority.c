@@ -38,6 +38,63 @@ static lake_status open_store(const struct meta_authority *authority, const char
     return status;
 }
 
+/* A part of the bucket; the whole for an empty prefix. */
+static lake_status open_part(struct storage_store *bucket, const char *prefix, const char *name,
+                             struct storage_store **out, struct lake_error *err)
+{
+    bool both = prefix != NULL && name != NULL;
+    char *joined = base_format("%s%s%s", prefix == NULL ? "" : prefix, both ? "/" : "",
+                               name == NULL ? "" : name);
+    if (joined == NULL)
+        return base_fail_no_memory(err, 0);
+    lake_status status = LAKE_OK;
+    if (joined[0] == '\0')
+        *out = storage_store_ref(bucket);
+    else
+        status = storage_child_open(bucket, base_str_of(joined), out, err);
+    base_free(joined);
+    return status;
+}
+
+/* Names of namespaces and tables do not begin with "__", so nothing of a table is below these. */
+static lake_status open_bucket(struct meta_authority *authority, const struct meta_options *options,
+                               struct lake_error *err)
+{
+    struct storage_s3_options s3;
+    struct storage_store *bucket = NULL;
+    storage_s3_options_init(&s3);
+    s3.bucket = options->s3_bucket;
+    lake_status status = storage_s3_open(&s3, &bucket, err);
+    if (status != LAKE_OK)
+        return status;
+    const char *objects = options->object_prefix == NULL ? "objects" : options->object_prefix;
+    status = open_part(bucket, options->table_prefix, NULL, &authority->tables, err);
+    if (status == LAKE_OK)
+        status = open_part(bucket, objects, NULL, &authority->objects, err);
+    if (status == LAKE_OK)
+        status =
+            open_part(bucket, options->table_prefix, "__reference-deltas", &authority->deltas, err);
+    if (status == LAKE_OK) /* L08; and says at once when the bucket cannot be reached */
+        status = storage_probe_put_if_absent(authority->deltas, LAKE_STR("__probe/"), err);
+    storage_store_unref(bucket);
+    return status;
+}
+
+static lake_status open_directories(struct meta_authority *authority, struct lake_error *err)
+{
+    lake_status status = open_store(authority, "tables", &authority->tables, err);
+    if (status == LAKE_OK)
+        status = open_store(authority, "objects", &authority->objects, err);
+    if (status == LAKE_OK)
+        status = open_store(authority, "reference-deltas", &authority->deltas, err);
+    if (status == LAKE_OK) {
+        authority->tables_dir = base_format("%s/tables", authority->data_dir);
+        if (authority->tables_dir == NULL)
+            status = base_fail_no_memory(err, 0);
+    }
+    return status;
+}
+
 static lake_status open_registry(struct meta_authority *authority, struct lake_error *err)
 {
     char *path = base_format("%s/registry", authority->data_dir);
@@ -97,10 +154,11 @@ out:
     return status;
 }
 
-lake_status meta_authority_open(const char *data_dir, uint64_t append_retention_s,
+lake_status meta_authority_open(const struct meta_options *options, uint64_t append_retention_s,
                                 struct meta_authority **out, struct meta_recovery *recovery,
                                 struct lake_error *err)
 {
+    const char *data_dir = options->data_dir;
     if (data_dir == NULL || data_dir[0] == '\0')
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "no data directory was given");
     struct meta_authority *authority = base_calloc_array(1, sizeof(*authority));
@@ -123,18 +181,10 @@ lake_status meta_authority_open(const char *data_dir, uint64_t append_retention_
     if (status == LAKE_OK)
         status = meta_generation_get(authority, "commit", &commit_generation, err);
     if (status == LAKE_OK)
-        status = open_store(authority, "tables", &authority->tables, err);
-    if (status == LAKE_OK)
-        status = open_store(authority, "objects", &authority->objects, err);
-    if (status == LAKE_OK)
-        status = open_store(authority, "reference-deltas", &authority->deltas, err);
+        status = options->s3_bucket == NULL ? open_directories(authority, err)
+                                            : open_bucket(authority, options, err);
     if (status == LAKE_OK)
         status = lance_cache_new(CACHE_BYTES, &authority->cache, err);
-    if (status == LAKE_OK) {
-        authority->tables_dir = base_format("%s/tables", authority->data_dir);
-        if (authority->tables_dir == NULL)
-            status = base_fail_no_memory(err, 0);
-    }
     if (status == LAKE_OK) {
         atomic_store(&authority->next_commit_generation, commit_generation + GENERATION_SLACK);
         status = meta_recover(authority, recovery, err);

@@ -38,6 +38,8 @@ static lake_status sync_directory(const char *path, struct lake_error *err)
 lake_status meta_directory_exists(struct meta_authority *authority, const struct meta_name *name,
                                   bool *out, struct lake_error *err)
 {
+    if (authority->tables_dir == NULL)
+        return meta_remote_exists(authority, name, out, err);
     char *path = dataset_path(authority, name);
     if (path == NULL)
         return base_fail_no_memory(err, 0);
@@ -57,6 +59,8 @@ lake_status meta_directory_move_aside(struct meta_authority *authority,
                                       const struct meta_name *name, const char *incarnation,
                                       struct lake_error *err)
 {
+    if (authority->tables_dir == NULL)
+        return meta_remote_remove(authority, name, err);
     char *from = dataset_path(authority, name);
     char *parent = base_format("%s/%s", authority->tables_dir, name->namespace_key);
     char *dropped = base_format("%s/%s", authority->tables_dir, DROPPED_NAME);
@@ -144,6 +148,8 @@ static lake_status open_dropped(struct meta_authority *authority, int *out, stru
 lake_status meta_directory_remove_dropped(struct meta_authority *authority, const char *incarnation,
                                           struct lake_error *err)
 {
+    if (authority->tables_dir == NULL)
+        return LAKE_OK; /* it was removed in place */
     int fd;
     lake_status status = open_dropped(authority, &fd, err);
     if (status != LAKE_OK)
@@ -155,6 +161,8 @@ lake_status meta_directory_remove_dropped(struct meta_authority *authority, cons
 
 lake_status meta_directory_sweep_dropped(struct meta_authority *authority, struct lake_error *err)
 {
+    if (authority->tables_dir == NULL)
+        return LAKE_OK;
     int fd;
     lake_status status = open_dropped(authority, &fd, err);
     if (status != LAKE_OK)

@@ -120,7 +120,7 @@ void meta_gate_leave(struct meta_gates *gates, struct meta_claim *claim);
 
 struct meta_authority {
     char *data_dir;   /* absolute */
-    char *tables_dir; /* <data_dir>/tables */
+    char *tables_dir; /* <data_dir>/tables; NULL: the tables are in an object store */
     struct kv_store *kv;
     struct storage_store *tables;  /* tables/ */
     struct storage_store *objects; /* objects/ */
@@ -141,7 +141,7 @@ struct meta_recovery { /* what opening found */
     uint64_t moved_tables; /* registered under another path of the data directory */
 };
 /* Opens the data directory, taking it for this process, and repairs it (recover.c). */
-lake_status meta_authority_open(const char *data_dir, uint64_t append_retention_s,
+lake_status meta_authority_open(const struct meta_options *options, uint64_t append_retention_s,
                                 struct meta_authority **out, struct meta_recovery *recovery,
                                 struct lake_error *err);
 void meta_authority_free(struct meta_authority *authority);
@@ -286,6 +286,13 @@ lake_status meta_directory_exists(struct meta_authority *authority, const struct
                                   bool *out, struct lake_error *err);
 /* Everything below tables/.dropped. */
 lake_status meta_directory_sweep_dropped(struct meta_authority *authority, struct lake_error *err);
+
+/* ---- remote_directory.c: the same of datasets in an object store ---- */
+
+lake_status meta_remote_exists(struct meta_authority *authority, const struct meta_name *name,
+                               bool *out, struct lake_error *err);
+lake_status meta_remote_remove(struct meta_authority *authority, const struct meta_name *name,
+                               struct lake_error *err);
 
 /* ---- tables.c ---- */
 

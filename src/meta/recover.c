@@ -50,8 +50,10 @@ lake_status meta_recover(struct meta_authority *authority, struct meta_recovery 
 {
     *out = (struct meta_recovery){0};
     uint64_t removed = 0;
-    lake_status status = storage_local_sweep(authority->tables, 0, &removed, err);
-    if (status == LAKE_OK) {
+    bool local = authority->tables_dir != NULL; /* object stores have no temporary files */
+    lake_status status =
+        !local ? LAKE_OK : storage_local_sweep(authority->tables, 0, &removed, err);
+    if (status == LAKE_OK && local) {
         out->temporary_files += removed;
         removed = 0;
         status = storage_local_sweep(authority->deltas, 0, &removed, err);

@@ -73,16 +73,39 @@ static lake_status relocate_all(struct meta_authority *authority, uint64_t *move
     return LAKE_OK;
 }
 
+/* A directory may be moved, a bucket's tables may not: they would not be where they are looked
+ * for. */
+static lake_status check_no_tables(struct meta_authority *authority, const struct base_buffer *last,
+                                   struct lake_error *err)
+{
+    struct kv_page page = {0};
+    lake_status status = kv_scan(authority->kv, base_bytes_of_str(LAKE_STR("r/")),
+                                 (struct lake_bytes){NULL, 0}, 1, 1024 * 1024, &page, err);
+    if (status == LAKE_OK && page.count > 0)
+        status = lake_fail(err, LAKE_FAILED_PRECONDITION,
+                           "the tables of this registry are in %.*s, not in %s: set LAKE_S3_BUCKET "
+                           "and LAKE_TABLE_PREFIX as they were, or use another data directory",
+                           (int)last->size, (const char *)last->data,
+                           storage_store_uri(authority->tables));
+    kv_page_fini(&page);
+    return status;
+}
+
 lake_status meta_relocate(struct meta_authority *authority, uint64_t *moved, struct lake_error *err)
 {
     struct lake_bytes key = base_bytes_of_str(LAKE_STR("a/data_dir"));
-    struct lake_bytes here = base_bytes_of_str(base_str_of(authority->data_dir));
+    bool local = authority->tables_dir != NULL;
+    struct lake_bytes here = base_bytes_of_str(
+        base_str_of(local ? authority->data_dir : storage_store_uri(authority->tables)));
     struct base_buffer last;
     base_buffer_init(&last, KV_MAX_VALUE_BYTES);
     *moved = 0;
     lake_status status = kv_get(authority->kv, key, &last, err);
     if (status == LAKE_OK && base_bytes_equal(base_buffer_view(&last), here))
         goto out;
+    bool was_local = status == LAKE_OK && last.size > 0 && last.data[0] == '/';
+    if (status == LAKE_OK && (!local || !was_local))
+        status = check_no_tables(authority, &last, err);
     if (status == LAKE_OK || status == LAKE_NOT_FOUND)
         status = relocate_all(authority, moved, err);
     if (status == LAKE_OK) { /* last: a crash before it only repeats the look */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MAX_PREFIX_BYTES    256
 #define DEFAULT_RETENTION_S (7 * 24 * 60 * 60)
 #define MAX_RETENTION_S     (3650ULL * 24 * 60 * 60)
 #define SMALL_REQUEST_BYTES (64u * 1024)
@@ -17,6 +18,30 @@ struct meta_service {
 };
 
 /* ---- options ---- */
+
+/* Before any store is opened: a bucket's prefixes without a bucket are a mistake, and a prefix must
+ * be one (no empty, "." or ".." parts). */
+static lake_status check_prefixes(const struct meta_options *options, struct lake_error *err)
+{
+    const struct {
+        const char *variable;
+        const char *value;
+    } prefixes[] = {{"LAKE_TABLE_PREFIX", options->table_prefix},
+                    {"LAKE_MANAGED_OBJECT_PREFIX", options->object_prefix}};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(prefixes); i++) {
+        struct lake_str prefix = base_str_of(prefixes[i].value);
+        if (prefix.size > 0 && options->s3_bucket == NULL)
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "%s is a prefix in a bucket: set LAKE_S3_BUCKET too",
+                             prefixes[i].variable);
+        if (prefix.size > 0 && (prefix.size > MAX_PREFIX_BYTES || !storage_key_valid(prefix)))
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "%s must be a prefix such as lake/data, of 1 to %d bytes without "
+                             "'/' at its ends, and is \"%.100s\"",
+                             prefixes[i].variable, MAX_PREFIX_BYTES, prefixes[i].value);
+    }
+    return LAKE_OK;
+}
 
 lake_status meta_options_from_environment(struct meta_options *options, struct lake_error *err)
 {
@@ -30,6 +55,12 @@ lake_status meta_options_from_environment(struct meta_options *options, struct l
         return status;
     read.tls_cert_path = base_config_string("LAKE_TLS_CERT_FILE", NULL);
     read.tls_key_path = base_config_string("LAKE_TLS_KEY_FILE", NULL);
+    read.s3_bucket = base_config_string("LAKE_S3_BUCKET", NULL);
+    read.table_prefix = base_config_string("LAKE_TABLE_PREFIX", NULL);
+    read.object_prefix = base_config_string("LAKE_MANAGED_OBJECT_PREFIX", NULL);
+    status = check_prefixes(&read, err);
+    if (status != LAKE_OK)
+        return status;
     *options = read;
     return LAKE_OK;
 }
@@ -384,8 +415,7 @@ lake_status meta_service_open(const struct meta_options *options, struct meta_se
     /* The options of the listener first: a mistake there must not touch the data. */
     lake_status status = open_server(service, options, err);
     if (status == LAKE_OK)
-        status = meta_authority_open(options->data_dir, retention_s, &service->authority, &recovery,
-                                     err);
+        status = meta_authority_open(options, retention_s, &service->authority, &recovery, err);
     if (status != LAKE_OK) {
         meta_service_free(service);
         return status;

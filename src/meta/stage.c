@@ -53,7 +53,17 @@ lake_status meta_stage_describe(struct meta_authority *authority,
     descriptor.has_format_version = true;
     descriptor.format_version = STAGE_FORMAT_VERSION;
     descriptor.has_kind = true;
-    descriptor.kind = meta_pb_of_str("local");
+    struct storage_s3_place place;
+    bool remote = storage_s3_place(authority->objects, &place);
+    descriptor.kind = meta_pb_of_str(remote ? "s3" : "local");
+    if (remote) {
+        descriptor.has_endpoint = place.endpoint[0] != '\0';
+        descriptor.endpoint = meta_pb_of_str(place.endpoint);
+        descriptor.has_region = true;
+        descriptor.region = meta_pb_of_str(place.region);
+        descriptor.has_path_style = true;
+        descriptor.path_style = place.path_style;
+    }
     descriptor.has_root_uri = true;
     descriptor.root_uri = meta_pb_of_str(root);
     lake_status status = meta_pb_pack(&descriptor.base, out, err);

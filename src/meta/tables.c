@@ -232,10 +232,11 @@ static lake_status clear_directory(struct meta_authority *authority, const struc
             status = meta_directory_exists(authority, name, &exists, err);
     }
     if (status == LAKE_OK && exists)
-        status = lake_fail(err, LAKE_FAILED_PRECONDITION,
-                           "%s/%s/%s.lance holds data that the registry does not know; move it "
-                           "away, or restore the registry that belongs to it",
-                           authority->tables_dir, name->namespace_key, name->table_key);
+        status =
+            lake_fail(err, LAKE_FAILED_PRECONDITION,
+                      "%s/%s/%s.lance holds data that the registry does not know; move it "
+                      "away, or restore the registry that belongs to it",
+                      storage_store_uri(authority->tables), name->namespace_key, name->table_key);
     return status;
 }
 

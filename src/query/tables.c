@@ -15,7 +15,6 @@
 #define OPEN_TABLES          1024 /* handles kept, least recently used out first */
 #define BUCKETS              2048
 #define INCARNATION_KEY      "lake.incarnation"
-#define FILE_SCHEME          "file://"
 
 /* The newest version seen of a dataset. */
 struct handle {
@@ -34,7 +33,8 @@ struct open_table {
 
 struct query_tables {
     struct lance_cache *cache;
-    pthread_mutex_t lock; /* guards everything below */
+    pthread_mutex_t lock;         /* guards everything below */
+    struct storage_store *bucket; /* of all tables in S3; NULL: none was opened so far */
     struct open_table *buckets[BUCKETS];
     struct open_table *newest_used, *oldest_used;
     size_t count;
@@ -84,6 +84,7 @@ void query_tables_free(struct query_tables *tables)
         open_table_free(table);
         table = older;
     }
+    storage_store_unref(tables->bucket);
     pthread_mutex_destroy(&tables->lock);
     lance_cache_free(tables->cache);
     base_free(tables);
@@ -172,18 +173,45 @@ static void remember(struct query_tables *tables, struct lake_str incarnation,
 
 /* ---- opening ---- */
 
-static lake_status open_store(struct lake_str location, struct storage_store **out,
-                              struct lake_error *err)
+/* One bucket, one set of connections and credentials (AUT-3), for all tables in S3. Borrowed. */
+static lake_status open_bucket(struct query_tables *tables, struct lake_str uri,
+                               struct storage_store **out, struct lake_error *err)
 {
-    if (!base_str_has_prefix(location, FILE_SCHEME))
-        return lake_fail(err, LAKE_UNIMPLEMENTED, "this server reads tables on local disks only");
-    size_t scheme_bytes = sizeof(FILE_SCHEME) - 1;
-    char *path = base_strndup(location.data + scheme_bytes, location.size - scheme_bytes);
-    if (path == NULL)
-        return base_fail_no_memory(err, location.size);
-    lake_status status = storage_local_open(path, false, out, err);
-    base_free(path);
-    return status;
+    struct storage_store *opened = NULL;
+    lake_status status = LAKE_OK;
+    pthread_mutex_lock(&tables->lock);
+    bool there = tables->bucket != NULL;
+    pthread_mutex_unlock(&tables->lock);
+    if (!there)
+        status = storage_open_uri(uri, false, NULL, &opened, err);
+    if (status != LAKE_OK)
+        return status;
+    pthread_mutex_lock(&tables->lock);
+    if (tables->bucket == NULL) {
+        tables->bucket = opened;
+        opened = NULL;
+    }
+    *out = tables->bucket;
+    pthread_mutex_unlock(&tables->lock);
+    storage_store_unref(opened); /* another thread was faster */
+    if (!base_str_equal_c(uri, storage_store_uri(*out)))
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "the table lies in %.*s, this server's tables are in %s",
+                         LAKE_STR_FMT(uri), storage_store_uri(*out));
+    return LAKE_OK;
+}
+
+static lake_status open_store(struct query_tables *tables, struct lake_str location,
+                              struct storage_store **out, struct lake_error *err)
+{
+    struct lake_str bucket;
+    struct lake_str prefix;
+    struct storage_store *whole;
+    if (!storage_s3_uri_split(location, &bucket, &prefix))
+        return storage_open_uri(location, false, NULL, out, err);
+    struct lake_str uri = {location.data, (size_t)(bucket.data - location.data) + bucket.size};
+    lake_status status = open_bucket(tables, uri, &whole, err);
+    return status != LAKE_OK ? status : storage_child_open(whole, prefix, out, err);
 }
 
 static lake_status check_incarnation(const struct lance_dataset *dataset,
@@ -242,7 +270,7 @@ static lake_status open_newest(struct query_tables *tables, struct lake_str loca
     }
     if (status == LAKE_NOT_FOUND) { /* not opened yet, or what was opened has been removed */
         handle_unref(&found);
-        status = open_store(location, &found.store, err);
+        status = open_store(tables, location, &found.store, err);
         if (status == LAKE_OK)
             status =
                 lance_latest_version(found.store, known_version, &version, &found.manifest, err);
@@ -279,7 +307,7 @@ static lake_status open_version(struct query_tables *tables, struct lake_str loc
         goto out;
     }
     if (known.store == NULL)
-        status = open_store(location, &known.store, err);
+        status = open_store(tables, location, &known.store, err);
     if (status == LAKE_OK)
         status = open_checked(tables, known.store, incarnation, true, version, out, err);
 out:

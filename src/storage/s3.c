@@ -206,6 +206,7 @@ static void free_store(void *context)
     base_free(store->host);
     base_free(store->base_path);
     base_free(store->bucket);
+    base_free(store->endpoint);
     base_free(store);
 }
 
@@ -285,7 +286,7 @@ static lake_status set_address(struct s3_store *store, const struct storage_s3_o
         if (strchr("@/?#\\", host.data[i]) != NULL || (uint8_t)host.data[i] <= ' ')
             status = fail_endpoint(err);
     }
-    if (status == LAKE_OK && host.size == 0)
+    if (status == LAKE_OK && (host.size == 0 || host.size > 240))
         status = fail_endpoint(err);
     bool virtual_host = options->addressing == STORAGE_S3_ADDRESS_VIRTUAL ||
                         (options->addressing == STORAGE_S3_ADDRESS_AUTO && own &&
@@ -297,8 +298,11 @@ static lake_status set_address(struct s3_store *store, const struct storage_s3_o
                                    : base_strndup(host.data, host.size);
         store->base_path = virtual_host ? base_strdup("/") : base_format("/%s/", options->bucket);
         store->bucket = base_strdup(options->bucket);
-        if (store->scheme == NULL || store->host == NULL || store->base_path == NULL ||
-            store->bucket == NULL)
+        if (!own)
+            store->endpoint =
+                base_format("%s://%.*s", plain ? "http" : "https", LAKE_STR_FMT(host));
+        if ((!own && store->endpoint == NULL) || store->scheme == NULL || store->host == NULL ||
+            store->base_path == NULL || store->bucket == NULL)
             status = base_fail_no_memory(err, 0);
     }
     base_free(aws);
@@ -404,13 +408,30 @@ lake_status storage_s3_open(const struct storage_s3_options *options, struct sto
     return status;
 }
 
-void storage_s3_counters(struct storage_store *store, struct storage_s3_counters *out)
+static struct s3_store *find_store(struct storage_store *store)
 {
     struct storage_store *parent;
     struct lake_str prefix;
     while (storage_child_parts(store, &parent, &prefix))
         store = parent;
-    struct s3_store *s3 = storage_store_context(store, &s3_methods);
+    return storage_store_context(store, &s3_methods);
+}
+
+bool storage_s3_place(struct storage_store *store, struct storage_s3_place *out)
+{
+    struct s3_store *s3 = find_store(store);
+    if (s3 == NULL)
+        return false;
+    (void)snprintf(out->endpoint, sizeof(out->endpoint), "%s",
+                   s3->endpoint == NULL ? "" : s3->endpoint);
+    s3_region(s3, out->region);
+    out->path_style = strlen(s3->base_path) > 1;
+    return true;
+}
+
+void storage_s3_counters(struct storage_store *store, struct storage_s3_counters *out)
+{
+    struct s3_store *s3 = find_store(store);
     *out = (struct storage_s3_counters){.requests = 0};
     if (s3 == NULL)
         return;

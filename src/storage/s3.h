@@ -37,6 +37,7 @@ struct s3_store {
     char *host;      /* with its port, as the Host header has it */
     char *base_path; /* before the key, begins with '/' and ends with it */
     char *bucket;
+    char *endpoint; /* as it was given, without a bucket; NULL: AWS's own */
     bool plain_http;
     struct storage_s3_options options; /* its strings are gone but for `payload` and numbers */
     pthread_mutex_t lock;              /* guards region */
@@ -158,6 +159,10 @@ lake_status s3_writer_open(void *context, struct lake_str key, bool only_if_abse
 lake_status s3_writer_write(void *writer, struct lake_bytes data, struct lake_error *err);
 lake_status s3_writer_commit(void *writer, struct lake_error *err);
 void s3_writer_abort(void *writer);
+
+/* The parsers of replies on any bytes, for tests/fuzz. */
+void s3_list_fuzz(struct lake_bytes document);
+void s3_multipart_fuzz(struct lake_bytes document);
 
 /* After a conditional write whose outcome is not clear: whether the object carries `write_id`. */
 lake_status s3_settle(struct s3_store *store, struct lake_str key, const char *write_id,

@@ -205,3 +205,19 @@ lake_status s3_list(void *context, struct lake_str prefix, struct lake_str start
     *out = page;
     return LAKE_OK;
 }
+
+void s3_list_fuzz(struct lake_bytes document)
+{
+    struct s3_store store = {.bucket = (char *)(uintptr_t) "bucket"};
+    struct storage_list_page page = {.entries = NULL};
+    struct listing listing = {.store = &store, .limit = 10, .page = &page};
+    struct s3_call call = {.reply = {.status = 200}};
+    base_buffer_init(&listing.key, 3 * XML_MAX_TEXT_BYTES);
+    base_buffer_init(&call.reply.body, HTTP_MAX_REPLY_BYTES);
+    if (base_buffer_append(&call.reply.body, document.data, document.size, NULL) == LAKE_OK)
+        (void)check_listing(&listing, &call, NULL);
+    base_buffer_fini(&call.reply.body);
+    base_buffer_fini(&listing.key);
+    base_free(listing.token);
+    storage_list_page_fini(&page);
+}

@@ -696,3 +696,27 @@ const struct storage_multipart_methods s3_multipart_methods = {
     .free = free_upload,
     .list = list_uploads,
 };
+
+void s3_multipart_fuzz(struct lake_bytes document)
+{
+    struct s3_store store = {.bucket = (char *)(uintptr_t) "bucket"};
+    struct upload upload = {.store = &store, .key = (char *)(uintptr_t) "key"};
+    struct upload_listing uploads = {.store = &store, .max_count = 10};
+    struct part_listing parts = {.upload = &upload};
+    struct s3_call call = {.key = LAKE_STR("key"), .reply = {.status = 200}};
+    base_buffer_init(&call.reply.body, HTTP_MAX_REPLY_BYTES);
+    parts.parts = base_calloc_array(STORAGE_MULTIPART_MAX_PARTS, sizeof(*parts.parts));
+    if (parts.parts != NULL &&
+        base_buffer_append(&call.reply.body, document.data, document.size, NULL) == LAKE_OK) {
+        (void)check_created(&upload, &call, NULL);
+        (void)check_completed(&upload, &call, NULL);
+        (void)check_parts(&parts, &call, NULL);
+        (void)check_uploads(&uploads, &call, NULL);
+    }
+    base_free(parts.parts);
+    base_free(uploads.key_marker);
+    base_free(uploads.id_marker);
+    forget_upload(&uploads.entry);
+    storage_upload_entries_free(uploads.entries, uploads.count);
+    base_buffer_fini(&call.reply.body);
+}

@@ -290,6 +290,21 @@ lake_status storage_s3_open(const struct storage_s3_options *options, struct sto
 /* "s3://bucket/some/prefix" in its parts; false for anything else. The prefix may be empty. */
 bool storage_s3_uri_split(struct lake_str uri, struct lake_str *bucket, struct lake_str *prefix);
 
+/* The store at "file:///directory" (made when `create`) or "s3://bucket/prefix"; `options` (may be
+ * NULL) say the rest for S3, their bucket does not count. */
+lake_status storage_open_uri(struct lake_str uri, bool create,
+                             const struct storage_s3_options *options, struct storage_store **out,
+                             struct lake_error *err);
+
+/* How others reach the same bucket, without credentials. */
+struct storage_s3_place {
+    char endpoint[256]; /* empty: AWS's own */
+    char region[64];
+    bool path_style;
+};
+/* Of an S3 store or a child of one; false for others. */
+bool storage_s3_place(struct storage_store *store, struct storage_s3_place *out);
+
 struct storage_s3_counters {
     uint64_t requests, retries, throttled, sent_bytes, received_bytes; /* bytes of bodies */
 };

@@ -67,8 +67,8 @@ static inline void identity_of(struct meta_identity *out, const struct rpc_princ
 
 static inline lake_status fixture_open(struct fixture *fixture)
 {
-    return meta_authority_open(fixture->directory.path, RETENTION_S, &fixture->authority,
-                               &fixture->recovery, &fixture->err);
+    return meta_authority_open(&(struct meta_options){.data_dir = fixture->directory.path},
+                               RETENTION_S, &fixture->authority, &fixture->recovery, &fixture->err);
 }
 
 static inline void fixture_reopen(struct fixture *fixture)

@@ -410,7 +410,8 @@ static void second_authority_on_the_directory_is_refused_by_name(void **state)
         struct meta_authority *second;
         struct lake_error err = {0};
         lake_status status =
-            meta_authority_open(fixture->directory.path, RETENTION_S, &second, &recovery, &err);
+            meta_authority_open(&(struct meta_options){.data_dir = fixture->directory.path},
+                                RETENTION_S, &second, &recovery, &err);
         bool right = status == LAKE_FAILED_PRECONDITION &&
                      strstr(err.message, "in use by another process") != NULL &&
                      strstr(err.message, fixture->directory.path) != NULL;
