@@ -140,18 +140,17 @@ static lake_status unravel_item(struct lance_layer_out *layer, struct entries *e
 {
     const uint16_t *def = entries->def;
     uint64_t count = entries->count, kept = 0;
-    if (entries->rep != NULL && kind == LANCE_ALL_VALID_ITEM) {
-        for (uint64_t i = 0; i < count; i++)
-            kept += def[i] <= visible_level;
-        count = kept;
-    } else if (entries->rep != NULL) {
+    if (entries->rep != NULL)
+        kept = count - count_above(def, count, (uint16_t)visible_level);
+    if (entries->rep != NULL && kept < count && kind != LANCE_ALL_VALID_ITEM) {
+        uint64_t next = 0;
         for (uint64_t i = 0; i < count; i++) {
-            entries->visible[kept] = def[i];
-            kept += def[i] <= visible_level;
+            entries->visible[next] = def[i];
+            next += def[i] <= visible_level;
         }
         def = entries->visible;
-        count = kept;
     }
+    count = entries->rep != NULL ? kept : count;
     /* Below a null struct a child that is never null itself stays valid: its value is hidden. */
     if (kind == LANCE_ALL_VALID_ITEM)
         return append_valid(layer, count, err);
@@ -207,9 +206,10 @@ static lake_status unravel_list(struct lance_layer_out *layer, struct entries *e
 static lake_status check_levels(const uint16_t *levels, uint64_t count, uint32_t max,
                                 const char *what, struct lake_error *err)
 {
-    uint16_t highest = 0;
-    for (uint64_t i = 0; i < count; i++)
-        highest = levels[i] > highest ? levels[i] : highest;
+    int64_t low, high;
+    const uint8_t *bytes = (const uint8_t *)(const void *)levels;
+    lance_kernels()->range_unsigned[lance_kernel_index(16)](bytes, count, &low, &high);
+    uint32_t highest = count == 0 ? 0 : (uint16_t)((uint16_t)high ^ 0x8000U);
     if (highest > max)
         return lake_fail(err, LAKE_DATA_LOSS, "a %s level %u where the page's layers allow %u",
                          what, highest, max);
@@ -277,6 +277,70 @@ static lake_status unravel(struct lance_layers *layers, const uint8_t *page_laye
     return status;
 }
 
+/* The list at the top, when it is the only one: an entry that starts a row starts a list, whatever
+ * its definition level. Without a branch an entry. */
+static lake_status unravel_top_list(struct lance_layers *layers, const uint8_t *page_layers,
+                                    const uint16_t *rep, const uint16_t *def, uint64_t count,
+                                    struct lake_error *err)
+{
+    size_t top = layers->count - 1;
+    uint8_t kind = page_layers[top];
+    struct lance_layer_out *layer = &layers->layers[top];
+    uint32_t visible = lance_visible_level(page_layers, layers->count);
+    bool nulls = kind == LANCE_NULLABLE_LIST || kind == LANCE_NULL_AND_EMPTY_LIST;
+    lake_status status =
+        base_buffer_reserve(&layer->starts, (size_t)count * sizeof(int64_t) + 8, err);
+    if (status == LAKE_OK)
+        status = base_buffer_reserve(&layers->work, (size_t)count * sizeof(uint16_t) + 2, err);
+    if (status != LAKE_OK)
+        return status;
+    uint8_t *starts = layer->starts.data + layer->starts.size;
+    uint16_t *is_null = (uint16_t *)(void *)layers->work.data;
+    uint64_t lists = 0, items = layer->item_count, hidden = 0;
+    for (uint64_t i = 0; def == NULL && i < count; i++) {
+        base_store_u64le(starts + 8 * lists, items + i);
+        lists += rep[i];
+    }
+    for (uint64_t i = 0; def != NULL && i < count; i++) {
+        uint64_t has_item = def[i] <= visible;
+        base_store_u64le(starts + 8 * lists, items);
+        is_null[lists] = def[i] == visible + 1;
+        lists += rep[i];
+        items += has_item;
+        hidden += !has_item & !rep[i]; /* a list without items has one entry */
+    }
+    if (hidden > 0)
+        return impossible(err);
+    layer->starts.size += (size_t)lists * sizeof(int64_t);
+    layer->item_count = def == NULL ? items + count : items;
+    return nulls && def != NULL ? append_validity(layer, is_null, lists, 0, err)
+                                : append_valid(layer, lists, err);
+}
+
+/* The items below such a list, and then the list. */
+static lake_status append_top_list(struct lance_layers *layers, const uint8_t *page_layers,
+                                   const uint16_t *rep, const uint16_t *def, uint64_t count,
+                                   struct lake_error *err)
+{
+    struct entries work = {.rep =
+                               (uint16_t *)(uintptr_t)rep, /* not written to: no list is closed */
+                           .def = (uint16_t *)(uintptr_t)def,
+                           .count = count};
+    uint32_t level = 0, visible = lance_visible_level(page_layers, layers->count);
+    base_buffer_clear(&layers->work);
+    lake_status status =
+        def == NULL ? LAKE_OK
+                    : base_buffer_reserve(&layers->work, (size_t)count * sizeof(uint16_t), err);
+    work.visible = (uint16_t *)(void *)layers->work.data;
+    for (size_t i = 0; status == LAKE_OK && i + 1 < layers->count; i++) {
+        struct lance_layer_out *layer = &layers->layers[i];
+        status = def == NULL ? append_valid(layer, count, err)
+                             : unravel_item(layer, &work, page_layers[i], level, visible, err);
+        level += lance_layer_def_levels(page_layers[i]);
+    }
+    return status != LAKE_OK ? status : unravel_top_list(layers, page_layers, rep, def, count, err);
+}
+
 lake_status lance_layers_append(struct lance_layers *layers, const uint8_t *page_layers,
                                 const uint16_t *rep, const uint16_t *def, uint64_t entries,
                                 struct lake_error *err)
@@ -308,6 +372,8 @@ lake_status lance_layers_append(struct lance_layers *layers, const uint8_t *page
         if (status != LAKE_OK)
             return status;
     }
+    if (max_rep == 1 && lance_layer_is_list(page_layers[layers->count - 1]))
+        return append_top_list(layers, page_layers, rep, def, entries, err);
     status = copy_levels(layers, rep, def, entries, &work, err);
     return status != LAKE_OK ? status : unravel(layers, page_layers, &work, err);
 }

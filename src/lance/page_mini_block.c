@@ -609,28 +609,71 @@ static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t fro
                                                               count_visible(reader, from, to), err);
 }
 
+static uint64_t count_row_starts(const uint16_t *rep, uint64_t count, uint32_t max_rep)
+{
+    uint64_t starts = 0;
+    for (uint64_t i = 0; i < count; i++)
+        starts += rep[i] == max_rep;
+    return starts;
+}
+
+/* Appends all entries of a chunk, decoded where they are wanted. */
+static lake_status append_chunk(struct lance_leaf_reader *reader, uint64_t index,
+                                uint64_t last_index, uint64_t *started, struct lake_error *err)
+{
+    struct chunk_view chunk;
+    size_t before = reader->rep.size;
+    lake_status status = read_chunk(reader, index, last_index, &chunk, err);
+    if (status == LAKE_OK)
+        status =
+            decode_levels(reader, reader->layout.rep, chunk.rep, chunk.levels, &reader->rep, err);
+    if (status == LAKE_OK && reader->layout.def != NULL)
+        status =
+            decode_levels(reader, reader->layout.def, chunk.def, chunk.levels, &reader->def, err);
+    if (status == LAKE_OK)
+        status = decode_values(reader, &chunk, chunk_values(reader, index), &reader->values, err);
+    if (status == LAKE_OK)
+        *started += count_row_starts((const uint16_t *)(const void *)(reader->rep.data + before),
+                                     chunk.levels, reader->max_rep);
+    return status;
+}
+
+/* Appends what is wanted of a chunk from its `skip`-th row start on (of the first chunk) or from
+ * its beginning; *done when a row that is not wanted begins in it. */
+static lake_status append_part(struct lance_leaf_reader *reader, uint64_t index,
+                               uint64_t last_index, bool first, uint64_t skip, uint64_t left,
+                               uint64_t *started, bool *done, struct lake_error *err)
+{
+    lake_status status = load_cache(reader, index, last_index, err);
+    if (status != LAKE_OK)
+        return status;
+    const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
+    uint64_t levels = reader->cache_rep.size / sizeof(uint16_t), from = 0;
+    if (first)
+        from = find_row_start(rep, levels, 0, reader->max_rep, skip);
+    uint64_t to = find_row_start(rep, levels, from, reader->max_rep, left);
+    *started += count_row_starts(rep + from, to - from, reader->max_rep);
+    *done = to < levels;
+    return append_entries(reader, from, to, err);
+}
+
 static lake_status read_list_rows(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
                                   struct lake_error *err)
 {
-    uint64_t index = find_chunk(reader, row, true);
-    uint64_t last = find_chunk(reader, row + count - 1, true);
+    uint64_t index = find_chunk(reader, row, true), end = row + count;
+    uint64_t last = find_chunk(reader, end - 1, true);
     uint64_t skip = row - reader->chunks[index].first_row, started = 0;
     bool first = true, done = false;
     lake_status status = LAKE_OK;
-    for (; status == LAKE_OK && !done && index < reader->chunk_count; index++) {
-        status = load_cache(reader, index, BASE_MAX(index, last), err);
-        if (status != LAKE_OK)
-            break;
-        const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
-        uint64_t levels = reader->cache_rep.size / sizeof(uint16_t), from = 0, to;
-        if (first)
-            from = find_row_start(rep, levels, 0, reader->max_rep, skip);
-        first = false;
-        to = find_row_start(rep, levels, from, reader->max_rep, count - started);
-        for (uint64_t i = from; i < to; i++)
-            started += rep[i] == reader->max_rep;
-        done = to < levels;
-        status = append_entries(reader, from, to, err);
+    for (; status == LAKE_OK && !done && index < reader->chunk_count; index++, first = false) {
+        uint64_t last_index = BASE_MAX(index, last);
+        /* After the first chunk, one in which only wanted rows begin is wanted whole. */
+        if (!first && started < count && reader->chunks[index + 1].first_row <= end &&
+            index != reader->cached_chunk)
+            status = append_chunk(reader, index, last_index, &started, err);
+        else
+            status = append_part(reader, index, last_index, first, skip, count - started, &started,
+                                 &done, err);
     }
     if (status == LAKE_OK && started != count)
         status = lake_fail(err, LAKE_DATA_LOSS,
