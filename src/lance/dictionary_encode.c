@@ -3,6 +3,7 @@
  * values; other strings are stored as they are, compressed, or as FSST symbols.
  */
 #include "file_write.h"
+#include "fsst_encode.h"
 
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #define DICTIONARY_PROBE     4096  /* values after which a hopeless dictionary is given up */
 #define MIN_DICTIONARY_ROWS  64
 #define MAX_STRING_LOG2      13
+#define MIN_FSST_BYTES       (16U << 10) /* of strings: the table of symbols must pay */
 #define MIN_BLOCK_TO_SHRINK  4096 /* bytes of a dictionary below which compressing it is no use */
 
 #define HASH_FACTOR 0xD6E8FEB86659FD93ULL
@@ -258,13 +260,66 @@ out:
 
 /* ---- strings ---- */
 
+/* Symbols in place of `*best` bytes, if they save enough. */
+static lake_status try_symbols(const struct lance_page_plan *page,
+                               const struct lance_encoding *variable, uint64_t *best,
+                               struct lance_value_plan *out, struct lake_error *err)
+{
+    const struct lance_leaf_values *values = &page->rows->values;
+    struct lance_fsst_encoder *encoder = NULL;
+    struct lance_encoding *encoding = NULL;
+    uint8_t *table = NULL;
+    lake_status status = lance_fsst_encoder_new(values, &encoder, err);
+    if (status != LAKE_OK)
+        return status;
+    uint64_t estimate = lance_fsst_estimate(encoder, values);
+    if (estimate >= *best)
+        goto out;
+    *best = estimate;
+    encoding = lance_encoding_new(page->arena, LANCE_ENCODING_FSST, 0, variable);
+    table = base_arena_alloc(page->arena, LANCE_FSST_TABLE_BYTES);
+    if (encoding == NULL || table == NULL) {
+        status = lance_encoding_out_of_memory(err);
+        goto out;
+    }
+    lance_fsst_print_table(encoder, table);
+    encoding->bytes = (struct lake_bytes){table, LANCE_FSST_TABLE_BYTES};
+    lance_leaf_values_init(&out->symbols, values->type);
+    status = lance_fsst_encode(encoder, values, &out->symbols, err);
+    out->source.values = &out->symbols;
+    lance_value_plan_take(out, &lance_variable_values, encoding, MAX_STRING_LOG2, 1);
+out:
+    lance_fsst_encoder_free(encoder);
+    return status;
+}
+
+static lake_status try_compressed_strings(const struct lance_page_plan *page,
+                                          const struct lance_encoding *variable, uint64_t *best,
+                                          struct lance_value_plan *out, struct lake_error *err)
+{
+    const struct lance_leaf_values *values = &page->rows->values;
+    const struct lance_encoding *general =
+        lance_encoding_general(page->arena, page->options->scheme, variable);
+    uint64_t average = *best / BASE_MAX(values->count, (uint64_t)1) + 1, estimate;
+    if (general == NULL)
+        return lance_encoding_out_of_memory(err);
+    uint64_t chunk = BASE_MAX(out->max_raw_bytes / average, (uint64_t)2);
+    lake_status status = lance_value_sample(&lance_general_variable_values, general, &out->source,
+                                            chunk, &estimate, err);
+    if (status == LAKE_OK && estimate < *best - *best / 100 * page->options->min_saving) {
+        lance_value_plan_take(out, &lance_general_variable_values, general, MAX_STRING_LOG2, 1);
+        *best = estimate;
+    }
+    return status;
+}
+
 lake_status lance_choose_variable(const struct lance_page_plan *page, struct lance_value_plan *out,
                                   struct lake_error *err)
 {
     const struct lance_encode_options *options = page->options;
     const struct lance_leaf_values *values = &page->rows->values;
-    uint64_t plain = values->data.size + values->offsets.size, estimate;
-    bool worth;
+    uint64_t plain = values->data.size + values->offsets.size, best = plain;
+    bool worth, text = strchr("uU", values->type->arrow->format[0]) != NULL;
     lake_status status = lance_try_dictionary(page, plain, out, &worth, err);
     if (status != LAKE_OK || worth)
         return status;
@@ -274,18 +329,12 @@ lake_status lance_choose_variable(const struct lance_page_plan *page, struct lan
         return lance_encoding_out_of_memory(err);
     lance_value_plan_take(out, &lance_variable_values, encoding, MAX_STRING_LOG2, 1);
     out->max_raw_bytes = options->chunk_bytes;
-    if (options->scheme == 0)
-        return LAKE_OK;
-    const struct lance_encoding *general =
-        lance_encoding_general(page->arena, options->scheme, encoding);
-    if (general == NULL)
-        return lance_encoding_out_of_memory(err);
-    uint64_t average = plain / BASE_MAX(values->count, (uint64_t)1) + 1;
-    uint64_t chunk = BASE_MAX(out->max_raw_bytes / average, (uint64_t)2);
-    status = lance_value_sample(&lance_general_variable_values, general, &out->source, chunk,
-                                &estimate, err);
-    if (status == LAKE_OK && estimate < plain - plain / 100 * options->min_saving)
-        lance_value_plan_take(out, &lance_general_variable_values, general, MAX_STRING_LOG2, 1);
+    if (options->scheme != 0)
+        status = try_compressed_strings(page, encoding, &best, out, err);
+    if (status == LAKE_OK && options->fsst && text && values->data.size >= MIN_FSST_BYTES) {
+        best = best == plain ? plain - plain / 100 * options->min_saving : best;
+        status = try_symbols(page, encoding, &best, out, err);
+    }
     return status;
 }
 

@@ -159,6 +159,7 @@ struct lance_value_plan {
     const struct lance_encoding *dictionary;
     uint64_t dictionary_items;
     struct base_buffer dictionary_block;
+    struct lance_leaf_values symbols; /* FSST: the strings encoded; of no type until then */
     struct lance_value_source source;
 };
 

@@ -25,6 +25,8 @@ void lance_value_plan_fini(struct lance_value_plan *plan)
 {
     base_buffer_fini(&plan->indices);
     base_buffer_fini(&plan->dictionary_block);
+    if (plan->symbols.type != NULL)
+        lance_leaf_values_fini(&plan->symbols);
 }
 
 void lance_value_plan_take(struct lance_value_plan *plan, const struct lance_value_codec *codec,

@@ -108,6 +108,7 @@ def test_profiles_trade_size_for_decoding(tmp_path):
     [
         ({"compression": "zstd"}, ["General"], []),
         ({"compression": "lz4"}, ["General"], []),
+        ({"compression": "fsst"}, ["Fsst"], ["General"]),
         ({"compression": "none"}, [], ["General", "Fsst"]),
         ({"compression": "zstd", "bss": "on"}, ["General"], []),
         ({"compression": "zstd", "bss": "off"}, ["General"], ["ByteStreamSplit"]),
