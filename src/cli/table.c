@@ -1,6 +1,8 @@
 /* lake table …, and lake client … create-table: the same through a given address. */
 #include "cli_internal.h"
 
+#include <lance/lance.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,14 +23,36 @@ static bool add_column(struct column_list *list, const char *column)
     return true;
 }
 
+/* The table's profile travels in the schema's metadata, where whoever writes to it looks. */
+static lake_status set_profile(const char *profile, struct ArrowSchema *schema,
+                               struct lake_error *err)
+{
+    struct ArrowBuffer metadata;
+    int code = ArrowMetadataBuilderInit(&metadata, NULL);
+    if (code == NANOARROW_OK)
+        code = ArrowMetadataBuilderAppend(&metadata, ArrowCharView(LANCE_CONFIG_PROFILE),
+                                          ArrowCharView(profile));
+    if (code == NANOARROW_OK)
+        code = ArrowSchemaSetMetadata(schema, (const char *)metadata.data);
+    ArrowBufferReset(&metadata);
+    return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, strlen(profile));
+}
+
 static lake_status create(lake_client *client, const char *table, const struct column_list *columns,
-                          struct lake_error *err)
+                          const char *profile, struct lake_error *err)
 {
     struct ArrowSchema schema = {0};
+    enum lance_profile known;
+    if (profile != NULL && !lance_profile_parse(profile, &known))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "there is no profile %s: balanced, fast or small", profile);
     lake_status status = lake_schema_parse(columns->columns, columns->count, &schema, err);
     if (status != LAKE_OK)
         return status;
-    status = lake_create_table(client, table, &schema, err);
+    if (profile != NULL)
+        status = set_profile(profile, &schema, err);
+    if (status == LAKE_OK)
+        status = lake_create_table(client, table, &schema, err);
     schema.release(&schema);
     return status;
 }
@@ -36,15 +60,20 @@ static lake_status create(lake_client *client, const char *table, const struct c
 static int run_create(struct cli_options *options, const struct cli_command *command, int argc,
                       char **argv)
 {
-    static const char *const names[] = {"column=", NULL};
+    static const char *const names[] = {"column=", "profile=", NULL};
     struct column_list columns = {0};
     const char *table = NULL;
+    const char *profile = NULL;
     const char *value = NULL;
     int index = 0;
     int code = CLI_EXIT_OK;
     for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
         if (which == 0 && add_column(&columns, value))
             continue;
+        if (which == 1) {
+            profile = value;
+            continue;
+        }
         if (which == CLI_ARGUMENT && table == NULL) {
             table = value;
             continue;
@@ -63,7 +92,7 @@ static int run_create(struct cli_options *options, const struct cli_command *com
     struct lake_error error = {0};
     lake_status status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
-        status = create(session.client, table, &columns, &error);
+        status = create(session.client, table, &columns, profile, &error);
         cli_session_close(&session);
     }
     base_free((void *)columns.columns);
@@ -294,11 +323,13 @@ static int run_client(struct cli_options *options, int argc, char **argv)
 
 const struct cli_command cli_table = {
     "table", "create, list, describe and drop tables",
-    "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE …\n"
+    "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE … [--profile NAME]\n"
     "       lake table list [NAMESPACE]\n"
     "       lake table describe NAMESPACE.TABLE\n"
     "       lake table drop NAMESPACE.TABLE\n"
     "\n" TYPES_HELP "\n"
+    "Profiles: balanced (the default), fast (nothing is compressed), small (Zstandard).\n"
+    "\n"
     "Examples:\n"
     "  lake table create robots.frames --column episode:int64! --column 'state:float[25]'\n"
     "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"

@@ -146,8 +146,9 @@ lake_status lance_append_new(struct storage_store *store, struct lance_dataset *
     if (status != LAKE_OK) {
         return status;
     }
-    return append_alloc(store, base, &manifest->schema, manifest->storage_version,
-                        lance_profile_of(manifest->config, manifest->config_count), out, err);
+    return append_alloc(
+        store, base, &manifest->schema, manifest->storage_version,
+        lance_profile_of(manifest->config, manifest->config_count, &manifest->schema), out, err);
 }
 
 lake_status lance_append_write(struct lance_append *append, const struct ArrowArray *batch,
@@ -281,7 +282,7 @@ static lake_status complete_options(const struct lance_create_options *given,
         memcpy(config, out->config, out->config_count * sizeof(*config));
     }
     if (out->profile == LANCE_PROFILE_BALANCED) {
-        out->profile = lance_profile_of(config, out->config_count);
+        out->profile = lance_profile_of(config, out->config_count, NULL);
     } else {
         config[out->config_count++] =
             (struct lance_key_value){LANCE_CONFIG_PROFILE, lance_profile_name(out->profile)};
@@ -428,7 +429,7 @@ static lake_status start_overwrite(struct storage_store *store, struct lance_sch
             schema->max_field_id += by;
         }
         if (profile == LANCE_PROFILE_BALANCED) {
-            profile = lance_profile_of(manifest->config, manifest->config_count);
+            profile = lance_profile_of(manifest->config, manifest->config_count, &manifest->schema);
         }
     }
     if (status == LAKE_OK) {
@@ -476,6 +477,9 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
         status = lance_schema_from_arrow(&schema, all.storage_version, &tree, err);
     }
     if (status == LAKE_OK && mode == LANCE_WRITE_CREATE) {
+        if (all.profile == LANCE_PROFILE_BALANCED) {
+            all.profile = lance_profile_of(all.config, all.config_count, &tree);
+        }
         status = append_alloc(store, NULL, &tree, all.storage_version, all.profile, &rows, err);
     } else if (status == LAKE_OK && mode == LANCE_WRITE_OVERWRITE) {
         status = start_overwrite(store, &tree, &all, &base, &rows, err);

@@ -21,10 +21,15 @@ void lance_data_files_init(struct lance_data_files *files, struct storage_store 
                                        .max_file_rows = MAX_FILE_ROWS};
 }
 
-/* A profile that is not known (a later release's, perhaps) is as good as none. */
-enum lance_profile lance_profile_of(const struct lance_key_value *config, size_t count)
+enum lance_profile lance_profile_of(const struct lance_key_value *config, size_t count,
+                                    const struct lance_schema *schema)
 {
     enum lance_profile profile = LANCE_PROFILE_BALANCED;
+    for (size_t i = 0; schema != NULL && i < schema->metadata_count; i++) {
+        if (strcmp(schema->metadata[i].key, LANCE_CONFIG_PROFILE) == 0) {
+            (void)lance_profile_parse(schema->metadata[i].value, &profile);
+        }
+    }
     for (size_t i = 0; i < count; i++) {
         if (strcmp(config[i].key, LANCE_CONFIG_PROFILE) == 0) {
             (void)lance_profile_parse(config[i].value, &profile);

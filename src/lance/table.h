@@ -346,7 +346,10 @@ lake_status lance_data_files_messages(const struct lance_data_files *files, size
                                       struct lake_error *err);
 /* Removes the files unless they are kept. */
 void lance_data_files_fini(struct lance_data_files *files, bool keep);
-enum lance_profile lance_profile_of(const struct lance_key_value *config, size_t count);
+/* As the configuration says, or the schema's metadata (NULL: none), where a creator that can only
+ * give a schema puts it. One that is not known (a later release's, perhaps) is as good as none. */
+enum lance_profile lance_profile_of(const struct lance_key_value *config, size_t count,
+                                    const struct lance_schema *schema);
 
 /* ---- row_ids.c: stable row ids ---- */
 
