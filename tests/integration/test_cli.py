@@ -111,6 +111,28 @@ def test_what_follows_two_dashes_is_no_option(server):
     assert done.stdout == "seven\n7\n"
 
 
+def test_a_table_keeps_the_profile_it_was_created_with(server, tmp_path):
+    """Noise in a few digits: Zstandard sees what bit packing and LZ4 do not."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("x\n" + "".join(f"{(i * 7919 % 1000) / 8}\n" for i in range(20000)))
+    sizes = {}
+    for profile in ("fast", "balanced", "small"):
+        created = lake("table", "create", f"profiles.{profile}", "--column", "x:float",
+                       "--profile", profile, "--addr", server.address)
+        assert created.returncode == 0, created.stderr
+        done = lake("import", f"profiles.{profile}", rows, "--addr", server.address)
+        assert done.returncode == 0, done.stderr
+        described = lake("table", "describe", f"profiles.{profile}", "--json", "--addr",
+                         server.address)
+        location = json.loads(described.stdout)["location"].removeprefix("file://")
+        sizes[profile] = sum(os.path.getsize(os.path.join(location, "data", name))
+                             for name in os.listdir(os.path.join(location, "data")))
+    assert sizes["small"] < sizes["balanced"] < sizes["fast"], sizes
+    wrong = lake("table", "create", "profiles.none", "--column", "x:float", "--profile", "tiny",
+                 "--json", "--addr", server.address)
+    assert "no profile tiny" in json.dumps(error_of(wrong))
+
+
 def test_errors_are_json_when_asked(server):
     for arguments in (["sql", "SELECT nope"], ["table", "describe", "no.such"],
                       ["put", "/no/such/file"], ["get", "SELECT 1 AS x", "-o", "-"],
