@@ -127,6 +127,9 @@ lake_status arrow_ipc_batch_bytes(struct arrow_ipc_encoder *encoder, struct arro
 /* Appends the encapsulated form: FFFFFFFF, length, flatbuffer, padding, body. */
 lake_status arrow_ipc_message_append(const struct arrow_ipc_message *message,
                                      struct base_buffer *out, struct lake_error *err);
+/* One batch without dictionaries as a whole Arrow file ("ARROW1", with a footer). */
+lake_status arrow_ipc_file_append(const struct ArrowSchema *schema, struct arrow_batch *batch,
+                                  struct base_buffer *out, struct lake_error *err);
 /* Encapsulated schema bytes (FlightInfo.schema, NAT-14) to and from a schema. */
 lake_status arrow_ipc_schema_to_bytes(const struct ArrowSchema *schema, struct base_buffer *out,
                                       struct lake_error *err);

@@ -75,6 +75,17 @@ void arrow_dictionaries_fini(struct arrow_dictionaries *dictionaries);
 lake_status arrow_schema_message_encode(const struct ArrowSchema *schema,
                                         const struct arrow_dictionaries *dictionaries,
                                         uint8_t **out, size_t *size, struct lake_error *err);
+/* Where a file's only record batch is: the frame's offset, its bytes up to the body, the body's. */
+struct arrow_file_block {
+    int64_t offset;
+    int32_t metadata_bytes;
+    int64_t body_bytes;
+};
+/* The bare footer; base_free. */
+lake_status arrow_file_footer_encode(const struct ArrowSchema *schema,
+                                     const struct arrow_file_block *block, uint8_t **out,
+                                     size_t *size, struct lake_error *err);
+
 /* `message`: a verified flatbuffer whose header is a Schema. The dictionaries carry the IDs of the
  * message. */
 lake_status arrow_schema_message_decode(const void *message, struct ArrowSchema *out,

@@ -333,12 +333,12 @@ static int encode_field(flatcc_builder_t *b, const struct ArrowSchema *field,
     return code;
 }
 
+/* The columns and metadata of a schema that was started. */
 static int encode_schema(flatcc_builder_t *b, const struct ArrowSchema *schema,
                          const struct arrow_dictionaries *dictionaries)
 {
     size_t next_dictionary = 0;
-    if (!fb_message_start(b) || FB(Message_header_Schema_start)(b) != 0 ||
-        FB(Schema_endianness_add)(b, FB(Endianness_Little)) != 0 ||
+    if (FB(Schema_endianness_add)(b, FB(Endianness_Little)) != 0 ||
         FB(Schema_fields_start)(b) != 0) {
         return ENOMEM;
     }
@@ -370,9 +370,75 @@ static int encode_schema(flatcc_builder_t *b, const struct ArrowSchema *schema,
             return ENOMEM;
         }
     }
-    bool ok = FB(Message_header_Schema_end)(b) == 0 && FB(Message_bodyLength_add)(b, 0) == 0 &&
-              FB(Message_end_as_root)(b) != 0;
-    return ok ? 0 : ENOMEM;
+    return 0;
+}
+
+static int encode_message(flatcc_builder_t *b, const struct ArrowSchema *schema,
+                          const struct arrow_dictionaries *dictionaries)
+{
+    if (!fb_message_start(b) || FB(Message_header_Schema_start)(b) != 0) {
+        return ENOMEM;
+    }
+    int code = encode_schema(b, schema, dictionaries);
+    bool ok = code == 0 && FB(Message_header_Schema_end)(b) == 0 &&
+              FB(Message_bodyLength_add)(b, 0) == 0 && FB(Message_end_as_root)(b) != 0;
+    return ok ? 0 : code != 0 ? code : ENOMEM;
+}
+
+static int encode_footer(flatcc_builder_t *b, const struct ArrowSchema *schema,
+                         const struct arrow_dictionaries *dictionaries,
+                         const struct arrow_file_block *block)
+{
+    if (FB(Footer_start_as_root)(b) != 0 ||
+        FB(Footer_version_add)(b, FB(MetadataVersion_V5)) != 0 || FB(Footer_schema_start)(b) != 0) {
+        return ENOMEM;
+    }
+    int code = encode_schema(b, schema, dictionaries);
+    bool ok = code == 0 && FB(Footer_schema_end)(b) == 0 &&
+              FB(Footer_recordBatches_start)(b) == 0 &&
+              FB(Footer_recordBatches_push_create)(b, block->offset, block->metadata_bytes,
+                                                   block->body_bytes) != NULL &&
+              FB(Footer_recordBatches_end)(b) == 0 && FB(Footer_end_as_root)(b) != 0;
+    return ok ? 0 : code != 0 ? code : ENOMEM;
+}
+
+/* What was built, padded to 8 bytes. */
+static lake_status take_buffer(flatcc_builder_t *builder, uint8_t **out, size_t *size,
+                               struct lake_error *err)
+{
+    size_t used = flatcc_builder_get_buffer_size(builder);
+    size_t padded = BASE_ALIGN_UP(used, (size_t)8);
+    uint8_t *bytes = base_alloc(padded);
+    if (bytes == NULL || flatcc_builder_copy_buffer(builder, bytes, used) == NULL) {
+        base_free(bytes);
+        return base_fail_no_memory(err, padded);
+    }
+    memset(bytes + used, 0, padded - used);
+    *out = bytes;
+    *size = padded;
+    return LAKE_OK;
+}
+
+lake_status arrow_file_footer_encode(const struct ArrowSchema *schema,
+                                     const struct arrow_file_block *block, uint8_t **out,
+                                     size_t *size, struct lake_error *err)
+{
+    struct arrow_dictionaries dictionaries;
+    flatcc_builder_t builder;
+    lake_status status = arrow_dictionaries_collect(schema, &dictionaries, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (flatcc_builder_init(&builder) != 0) {
+        arrow_dictionaries_fini(&dictionaries);
+        return base_fail_no_memory(err, sizeof(builder));
+    }
+    int code = encode_footer(&builder, schema, &dictionaries, block);
+    status = code != 0 ? arrow_fail_code(err, code, NULL, "encoding the footer of a file")
+                       : take_buffer(&builder, out, size, err);
+    flatcc_builder_clear(&builder);
+    arrow_dictionaries_fini(&dictionaries);
+    return status;
 }
 
 lake_status arrow_schema_message_encode(const struct ArrowSchema *schema,
@@ -388,29 +454,9 @@ lake_status arrow_schema_message_encode(const struct ArrowSchema *schema,
     if (flatcc_builder_init(&builder) != 0) {
         return base_fail_no_memory(err, sizeof(builder));
     }
-    lake_status status = LAKE_OK;
-    uint8_t *header = NULL;
-    int code = encode_schema(&builder, schema, dictionaries);
-    if (code != 0) {
-        status = arrow_fail_code(err, code, NULL, "encoding the schema");
-        goto out;
-    }
-    size_t used = flatcc_builder_get_buffer_size(&builder);
-    size_t padded = BASE_ALIGN_UP(used, (size_t)8);
-    header = base_alloc(padded);
-    if (header == NULL) {
-        status = base_fail_no_memory(err, padded);
-        goto out;
-    }
-    if (flatcc_builder_copy_buffer(&builder, header, used) == NULL) {
-        base_free(header);
-        status = base_fail_no_memory(err, used);
-        goto out;
-    }
-    memset(header + used, 0, padded - used);
-    *out = header;
-    *size = padded;
-out:
+    int code = encode_message(&builder, schema, dictionaries);
+    lake_status status = code != 0 ? arrow_fail_code(err, code, NULL, "encoding the schema")
+                                   : take_buffer(&builder, out, size, err);
     flatcc_builder_clear(&builder);
     return status;
 }

@@ -422,7 +422,7 @@ static lake_status start_overwrite(struct storage_store *store, struct lance_sch
     lake_status status = open_if_there(store, base, err);
     if (status == LAKE_OK && *base != NULL) {
         const struct lance_manifest *manifest = (*base)->manifest;
-        status = lance_manifest_check_writable(manifest, err);
+        status = lance_manifest_check_changeable(manifest, err);
         if ((manifest->pb->writer_feature_flags & LANCE_FLAG_UNIQUE_FIELD_IDS) != 0) {
             int32_t by = lance_max_field_id(manifest->pb) + 1;
             shift_ids(schema->fields, schema->field_count, by);

@@ -222,10 +222,11 @@ static lake_status catch_up(struct publisher *publisher, struct lake_error *err)
         status = check_version(publisher, naming, version, &rows, err);
     }
     if (status == LAKE_OK) {
-        status = lance_manifest_check_writable(publisher->current, err);
+        status = lance_manifest_check_changeable(publisher->current, err);
     }
     if (status == LAKE_OK && rows) {
-        status = publisher->what->rebase(publisher->what->context, publisher->current, err);
+        status = publisher->what->rebase(publisher->what->context, publisher->current,
+                                         publisher->what->transaction, err);
         publisher->transaction_stored = false; /* as it is now, it is not */
         if (status == LAKE_OK) {
             status = encode_transaction(publisher, err);

@@ -269,4 +269,29 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
                                enum lance_write_mode mode, uint64_t *version,
                                struct lake_error *err);
 
+/* ---- changing ---- */
+
+/*
+ * Each makes one version on top of the newest, beginning from what `base` says. ABORTED: another
+ * writer committed meanwhile what does not go together with it (Lance's conflict matrix); the
+ * message says whether doing it again from the newest version can help. OUTCOME_UNKNOWN as for
+ * appends. `options` may be NULL.
+ */
+struct lance_change {
+    uint64_t version;   /* base's, when there was nothing to change */
+    uint64_t row_count; /* rows deleted or updated */
+};
+
+/* Deletes the rows for which all filters hold: by vectors beside the fragments, or the fragment
+ * when no row of it is left. Indices stay valid. INVALID_ARGUMENT for a filter that cannot be
+ * decided exactly. */
+lake_status lance_delete(struct lance_dataset *base, const struct lance_filter *filters,
+                         size_t filter_count, const struct lance_commit_options *options,
+                         struct lance_change *out, struct lake_error *err);
+/* The same by address (fragment id << 32 | offset). Rows that are deleted already do not count;
+ * OUT_OF_RANGE for one that never was. */
+lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *addresses,
+                                   size_t count, const struct lance_commit_options *options,
+                                   struct lance_change *out, struct lake_error *err);
+
 #endif

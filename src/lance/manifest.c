@@ -123,6 +123,22 @@ static const char *find_stored(const struct lance_field *fields, size_t count)
     return NULL;
 }
 
+lake_status lance_manifest_check_changeable(const struct lance_manifest *manifest,
+                                            struct lake_error *err)
+{
+    int flag = unknown_flag(manifest->pb->writer_feature_flags, WRITER_FLAGS);
+    if (flag < 0 && (manifest->pb->reader_feature_flags & ~WRITER_FLAGS) != 0) {
+        flag = unknown_flag(manifest->pb->reader_feature_flags, WRITER_FLAGS);
+    }
+    if (flag >= 0) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "the table uses the Lance feature with flag bit %d, which this writer "
+                         "does not keep up, so it must not write",
+                         flag);
+    }
+    return LAKE_OK;
+}
+
 lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                                           struct lake_error *err)
 {
@@ -137,17 +153,7 @@ lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                          "column %s is a Lance blob or JSON, which is read but not written",
                          stored);
     }
-    int flag = unknown_flag(manifest->pb->writer_feature_flags, WRITER_FLAGS);
-    if (flag < 0 && (manifest->pb->reader_feature_flags & ~WRITER_FLAGS) != 0) {
-        flag = unknown_flag(manifest->pb->reader_feature_flags, WRITER_FLAGS);
-    }
-    if (flag >= 0) {
-        return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "the table uses the Lance feature with flag bit %d, which this writer "
-                         "does not keep up, so it must not write",
-                         flag);
-    }
-    return LAKE_OK;
+    return lance_manifest_check_changeable(manifest, err);
 }
 
 static lake_status set_storage_version(struct lance_manifest *manifest, struct lake_error *err)

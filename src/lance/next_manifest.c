@@ -485,7 +485,7 @@ static lake_status apply_restore(struct builder *builder, uint64_t version, stru
                               version);
     }
     if (status == LAKE_OK) {
-        status = lance_manifest_check_writable(next->restored, err);
+        status = lance_manifest_check_changeable(next->restored, err);
     }
     if (status != LAKE_OK) {
         return status;

@@ -68,7 +68,10 @@ lake_status lance_manifest_read(struct storage_store *store, enum lance_naming n
                                 struct lake_error *err);
 struct lance_manifest *lance_manifest_ref(struct lance_manifest *manifest);
 void lance_manifest_unref(struct lance_manifest *manifest); /* NULL is allowed */
-/* UNIMPLEMENTED names what forbids writing to the table: a flag, its storage version, a column. */
+/* UNIMPLEMENTED names the flag that forbids making a new version of the table. */
+lake_status lance_manifest_check_changeable(const struct lance_manifest *manifest,
+                                            struct lake_error *err);
+/* The same, and for a storage version or a column whose data cannot be written. */
 lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                                           struct lake_error *err);
 /* The highest field id that the schema or a data file refers to, or that was ever given; -1: none.
@@ -406,7 +409,7 @@ struct lance_publication {
     /* Carries the operation over to `current` when others deleted rows of the same fragments; may
      * change the transaction. ABORTED when it cannot. NULL: it never can. */
     lake_status (*rebase)(void *context, const struct lance_manifest *current,
-                          struct lake_error *err);
+                          LancePb__Transaction *transaction, struct lake_error *err);
     void *context;
     bool sees_inserts; /* rows that others added or changed matter: RETRY over such versions */
     const struct lance_commit_options *options;
@@ -418,6 +421,58 @@ lake_status lance_publish(const struct lance_publication *publication, struct la
 /* The pairs as messages, allocated from `arena`. */
 lake_status lance_entries_of(struct base_arena *arena, const struct lance_key_value *pairs,
                              size_t count, LancePb__BytesEntry ***out, struct lake_error *err);
+
+/* ---- select.c ---- */
+
+struct lance_selector; /* filters made ready; borrows the dataset */
+/* INVALID_ARGUMENT for a filter that cannot be decided exactly. */
+lake_status lance_selector_new(struct lance_dataset *dataset, const struct lance_filter *filters,
+                               size_t count, struct lance_selector **out, struct lake_error *err);
+void lance_selector_free(struct lance_selector *selector); /* NULL is allowed */
+/* Sets `words` to the live rows of the fragment that pass all filters; *count is their number. */
+lake_status lance_selector_run(struct lance_selector *selector, size_t fragment_index,
+                               uint64_t *words, uint64_t *count, struct lake_error *err);
+
+/* ---- delete.c ---- */
+
+/* Writes a fragment's vector, durable when it returns, and fills its message. */
+lake_status lance_deletions_write(struct storage_store *store, uint64_t fragment_id,
+                                  uint64_t read_version, const uint64_t *words, uint64_t row_count,
+                                  LancePb__DeletionFile *out, struct lake_error *err);
+
+struct lance_row_delete {
+    const LancePb__DataFragment *basis; /* what our vector was made from */
+    LancePb__DataFragment fragment;     /* what becomes of it */
+    LancePb__DeletionFile file;
+    bool has_file; /* false: no row is left, so the fragment goes */
+    uint64_t row_count;
+};
+/* Rows to be deleted, with the deletion files already written. */
+struct lance_row_deletes {
+    struct lance_dataset *dataset; /* borrowed */
+    struct lance_manifest *basis;
+    struct lance_row_delete *items;
+    size_t count;
+    size_t capacity;
+    LancePb__DataFragment **updated; /* what a transaction says of it: lance_row_deletes_messages */
+    size_t updated_count;
+    uint64_t *removed;
+    size_t removed_count;
+};
+void lance_row_deletes_init(struct lance_row_deletes *deletes, struct lance_dataset *base);
+/* Live rows of a fragment of the dataset; `words` is changed. Once for each fragment. */
+lake_status lance_row_deletes_add(struct lance_row_deletes *deletes, size_t fragment_index,
+                                  uint64_t *words, struct lake_error *err);
+lake_status lance_row_deletes_messages(struct lance_row_deletes *deletes, struct lake_error *err);
+/* Puts the rows on top of what others deleted; ABORTED when a row is in both. Makes the messages
+ * anew. */
+lake_status lance_row_deletes_rebase(struct lance_row_deletes *deletes,
+                                     const struct lance_manifest *current, struct lake_error *err);
+/* Removes the files unless they are kept. */
+void lance_row_deletes_fini(struct lance_row_deletes *deletes, bool keep);
+/* Room for one bit for each row of any fragment; base_free. */
+lake_status lance_words_for(const struct lance_dataset *dataset, uint64_t **out,
+                            struct lake_error *err);
 
 /* ---- append.c ---- */
 

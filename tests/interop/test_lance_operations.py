@@ -2,10 +2,16 @@
 by pylance, which then operates on it in turn, and Lake reads what came of it.
 """
 
+import os
+import signal
+import subprocess
+
 import lance
 import pyarrow as pa
 import pytest
-from test_lance_tables import assert_agree, lake_read, lake_write, run_tool, sample, write_input
+from test_lance_tables import BUILD, assert_agree, lake_read, lake_write, run_tool, sample, write_input
+
+CHANGE_TOOL = BUILD / "tests" / "lance_change_tool"
 
 
 @pytest.fixture(params=["2.1", "2.2"])
@@ -75,3 +81,167 @@ def test_a_stale_append_of_pylance_does_not_go_on_top_of_an_overwrite(path):
     with pytest.raises(Exception, match="(?i)conflict|incompatible"):
         lance.write_dataset(sample(10, 1), stale, mode="append")
     assert lake_read(path).num_rows == 5
+
+
+# ---- delete -------------------------------------------------------------------------------------
+
+
+def run_change(command, path, *arguments, env=None):
+    return subprocess.run(
+        [CHANGE_TOOL, command, str(path), *map(str, arguments)],
+        capture_output=True,
+        timeout=120,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def lake_change(command, path, *arguments):
+    """What the tool prints, as numbers: version, rows…"""
+    done = run_change(command, path, *arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    return [int(word) for word in done.stdout.split() if word.isdigit()]
+
+
+def deletion_files(path):
+    return sorted(p.suffix for p in (path / "_deletions").glob("*")) if (path / "_deletions").exists() else []
+
+
+def test_deletes_are_read_by_pylance_which_deletes_in_turn(path, storage):
+    lake_write(sample(0, 300), path, storage)
+    lake_write(sample(300, 300), path, storage, append=True)
+    model = sample(0, 600).to_pylist()
+
+    def check():
+        assert assert_agree(path).to_pylist() == model
+
+    assert lake_change("delete", path, "--where", "id", "<", 10) == [3, 10]
+    model = [r for r in model if r["id"] >= 10]
+    check()
+    assert lake_change("delete", path, "--where", "id", ">", 590, "--where", "x", "null", 0) == [4, 1]
+    model = [r for r in model if not (r["id"] > 590 and r["x"] is None)]
+    check()
+    lance.dataset(str(path)).delete("id % 7 = 1")
+    model = [r for r in model if r["id"] % 7 != 1]
+    check()
+    rows = sum(r["name"] == "row 3" for r in model)
+    assert lake_change("delete", path, "--where", "name", "=", "row 3") == [6, rows]
+    model = [r for r in model if r["name"] != "row 3"]
+    check()
+    assert lake_change("delete", path, "--where", "x", ">=", 120.5)[0] == 7
+    model = [r for r in model if not (r["x"] is not None and r["x"] >= 120.5)]
+    check()
+    dataset = lance.dataset(str(path))
+    assert type(dataset.read_transaction(7).operation).__name__ == "Delete"
+    dataset.validate()
+    dataset.optimize.compact_files()
+    check()
+    for entry in lance.dataset(str(path)).versions():
+        assert_agree(path, entry["version"])
+
+
+def test_few_deleted_rows_are_an_array_and_many_a_bitmap(path):
+    lake_write(sample(0, 20000), path)
+    lake_change("delete", path, "--where", "id", "<", 5000)
+    assert deletion_files(path) == [".arrow"]
+    assert assert_agree(path).num_rows == 15000
+    lake_change("delete", path, "--where", "id", "<", 5001)
+    assert deletion_files(path) == [".arrow", ".bin"]
+    assert assert_agree(path)["id"].to_pylist() == list(range(5001, 20000))
+    lance.dataset(str(path)).delete("id = 19999")
+    lake_change("delete", path, "--where", "id", "=", 19998)
+    assert assert_agree(path)["id"].to_pylist() == list(range(5001, 19998))
+
+
+def test_a_fragment_without_rows_goes_and_so_do_all(path):
+    for start in (0, 100, 200):
+        lake_write(sample(start, 100), path, append=start > 0)
+    assert lake_change("delete", path, "--where", "id", ">=", 100, "--where", "id", "<", 200) == [4, 100]
+    assert [f.fragment_id for f in lance.dataset(str(path)).get_fragments()] == [0, 2]
+    assert deletion_files(path) == []
+    assert_agree(path)
+    assert lake_change("delete", path) == [5, 200]
+    assert lance.dataset(str(path)).count_rows() == 0
+    lake_write(sample(7, 1), path, append=True)
+    assert [f.fragment_id for f in lance.dataset(str(path)).get_fragments()] == [3]
+    assert assert_agree(path).num_rows == 1
+
+
+def test_a_delete_of_nothing_makes_no_version(path):
+    lake_write(sample(0, 10), path)
+    assert lake_change("delete", path, "--where", "id", ">", 100) == [1, 0]
+    assert lance.dataset(str(path)).version == 1
+
+
+def test_rows_are_deleted_by_address(path):
+    lake_write(sample(0, 10), path)
+    lake_write(sample(10, 10), path, append=True)
+    second = 1 << 32
+    assert lake_change("delete-rows", path, 3, second + 9, 3, second) == [3, 3]
+    assert lake_change("delete-rows", path, 3, 4) == [4, 1]
+    assert assert_agree(path)["id"].to_pylist() == [0, 1, 2, *range(5, 10), *range(11, 19)]
+    for address in (second + 10, 2 << 32):
+        done = run_change("delete-rows", path, address)
+        assert done.returncode == 1 and b"OUT_OF_RANGE" in done.stderr
+
+
+def test_deletes_keep_stable_row_ids_and_indices(path):
+    lance.write_dataset(sample(0, 100), str(path), enable_stable_row_ids=True)
+    lance.dataset(str(path)).create_scalar_index("id", "BTREE")
+    lake_change("delete", path, "--where", "id", "<", 20)
+    dataset = lance.dataset(str(path))
+    rows = dataset.to_table(with_row_id=True)
+    assert rows["_rowid"].to_pylist() == rows["id"].to_pylist() == list(range(20, 100))
+    assert dataset.to_table(filter="id = 10").num_rows == 0
+    assert dataset.to_table(filter="id = 30").num_rows == 1
+
+
+def test_a_stale_delete_of_other_rows_is_merged_and_of_the_same_rows_refused(path):
+    lake_write(sample(0, 100), path)
+    lance.dataset(str(path)).delete("id < 10")
+    lake_write(sample(100, 5), path, append=True)
+    lake_change("delete", path, "--where", "id", ">", 97, "--where", "id", "<", 102)
+    assert lake_change("delete", path, "--where", "id", "=", 50, "--base", 1) == [5, 1]
+    kept = [*range(10, 50), *range(51, 98), 102, 103, 104]
+    assert assert_agree(path)["id"].to_pylist() == kept
+    done = run_change("delete", path, "--where", "id", "<", 11, "--base", 1)
+    assert done.returncode == 1 and b"ABORTED" in done.stderr
+    assert assert_agree(path)["id"].to_pylist() == kept
+    # rows 10 to 97 of the first fragment are all that is left of it
+    lake_change("delete", path, "--where", "id", "<", 60)
+    assert lake_change("delete", path, "--where", "id", ">=", 60, "--where", "id", "<=", 97, "--base", 5)[1] == 38
+    assert assert_agree(path)["id"].to_pylist() == [102, 103, 104]
+    assert [f.fragment_id for f in lance.dataset(str(path)).get_fragments()] == [1]
+
+
+def test_a_stale_delete_of_pylance_is_merged_with_ours(path):
+    lake_write(sample(0, 100), path)
+    stale = lance.dataset(str(path))
+    lake_change("delete", path, "--where", "id", "<", 10)
+    stale.delete("id > 90")
+    assert assert_agree(path)["id"].to_pylist() == list(range(10, 91))
+
+
+def test_a_stale_delete_after_a_compaction_or_an_update_of_its_rows_is_refused(path):
+    for start in (0, 50):
+        lake_write(sample(start, 50), path, append=start > 0)
+    lance.dataset(str(path)).update({"x": "0.0"}, where="id = 5")
+    done = run_change("delete", path, "--where", "id", "<", 7, "--base", 2)
+    assert done.returncode == 1 and b"ABORTED" in done.stderr
+    assert lake_change("delete", path, "--where", "id", "=", 7, "--base", 2) == [4, 1]
+    lance.dataset(str(path)).optimize.compact_files()
+    done = run_change("delete", path, "--where", "id", "=", 9, "--base", 4)
+    assert done.returncode == 1 and b"ABORTED" in done.stderr
+    assert sorted(assert_agree(path)["id"].to_pylist()) == [i for i in range(100) if i != 7]
+
+
+@pytest.mark.parametrize(
+    "point", ["lance.delete.after_vectors", "lance.commit.after_transaction", "lance.commit.before_manifest", "lance.commit.after_manifest"]
+)
+def test_a_delete_killed_at_a_step_is_all_or_nothing(path, point):
+    lake_write(sample(0, 20), path)
+    done = run_change("delete", path, "--where", "id", "<", 5, env={"LAKE_FAULT": f"{point}:1:kill"})
+    assert done.returncode == -signal.SIGKILL
+    visible = point == "lance.commit.after_manifest"
+    assert assert_agree(path)["id"].to_pylist() == list(range(5 if visible else 0, 20))
+    lake_change("delete", path, "--where", "id", "<", 6)
+    assert assert_agree(path)["id"].to_pylist() == list(range(6, 20))

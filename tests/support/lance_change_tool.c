@@ -1,0 +1,192 @@
+/* libs: lance */
+/*
+ * lance_change_tool: operations on a data set on disk, for interop and crash tests.
+ *
+ *   lance_change_tool delete PATH [--where COLUMN OP VALUE]… [--base N]
+ *   lance_change_tool delete-rows PATH ADDRESS… [--base N]
+ *
+ * OP: = != < <= > >= null notnull (the last two with any VALUE). --base begins from version N, as a
+ * writer does that was slow. Prints the version and how many rows it changed.
+ */
+#include <arrow/arrow.h>
+#include <inttypes.h>
+#include <lance/lance.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ITEMS 256
+
+struct condition {
+    const char *column;
+    const char *op;
+    const char *value;
+};
+
+struct arguments {
+    const char *command;
+    const char *path;
+    struct condition where[MAX_ITEMS];
+    size_t where_count;
+    const char *words[MAX_ITEMS];
+    size_t word_count;
+    uint64_t base;
+};
+
+static bool parse_arguments(int argc, char **argv, struct arguments *out)
+{
+    if (argc < 3)
+        return false;
+    *out = (struct arguments){.command = argv[1], .path = argv[2]};
+    for (int i = 3; i < argc; i++) {
+        if (strcmp(argv[i], "--where") == 0 && i + 3 < argc && out->where_count < MAX_ITEMS) {
+            out->where[out->where_count++] =
+                (struct condition){argv[i + 1], argv[i + 2], argv[i + 3]};
+            i += 3;
+        } else if (strcmp(argv[i], "--base") == 0 && i + 1 < argc) {
+            out->base = strtoull(argv[++i], NULL, 10);
+        } else if (argv[i][0] != '-' && out->word_count < MAX_ITEMS) {
+            out->words[out->word_count++] = argv[i];
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool parse_op(const char *text, enum lance_filter_op *out)
+{
+    static const struct {
+        const char *text;
+        enum lance_filter_op op;
+    } ops[] = {
+        {"=", LANCE_EQ}, {"!=", LANCE_NE}, {"<", LANCE_LT},         {"<=", LANCE_LE},
+        {">", LANCE_GT}, {">=", LANCE_GE}, {"null", LANCE_IS_NULL}, {"notnull", LANCE_IS_NOT_NULL}};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(ops); i++) {
+        if (strcmp(text, ops[i].text) == 0) {
+            *out = ops[i].op;
+            return true;
+        }
+    }
+    return false;
+}
+
+static lake_status find_column(const struct ArrowSchema *schema, const char *name, uint32_t *out,
+                               struct lake_error *err)
+{
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (strcmp(schema->children[i]->name, name) == 0) {
+            *out = (uint32_t)i;
+            return LAKE_OK;
+        }
+    }
+    return lake_fail(err, LAKE_NOT_FOUND, "no column \"%s\"", name);
+}
+
+static lake_status make_filters(const struct arguments *arguments,
+                                const struct lance_dataset *dataset, struct lance_filter *filters,
+                                struct lance_value *values, struct lake_error *err)
+{
+    const struct ArrowSchema *schema = lance_dataset_schema(dataset);
+    for (size_t i = 0; i < arguments->where_count; i++) {
+        const struct condition *where = &arguments->where[i];
+        lake_status status = find_column(schema, where->column, &filters[i].column, err);
+        if (status != LAKE_OK)
+            return status;
+        if (!parse_op(where->op, &filters[i].op))
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "no operator \"%s\"", where->op);
+        char format = schema->children[filters[i].column]->format[0];
+        values[i] =
+            (struct lance_value){.kind = LANCE_VALUE_INT64, .i64 = strtoll(where->value, NULL, 10)};
+        if (strchr("fge", format) != NULL)
+            values[i] =
+                (struct lance_value){.kind = LANCE_VALUE_DOUBLE, .f64 = strtod(where->value, NULL)};
+        if (strchr("uUzZ", format) != NULL)
+            values[i] = (struct lance_value){
+                .kind = LANCE_VALUE_BYTES,
+                .bytes = {(const uint8_t *)where->value, strlen(where->value)}};
+        filters[i].values = &values[i];
+        filters[i].value_count =
+            filters[i].op == LANCE_IS_NULL || filters[i].op == LANCE_IS_NOT_NULL ? 0 : 1;
+    }
+    return LAKE_OK;
+}
+
+static void print_change(const struct lance_change *change)
+{
+    printf("version %" PRIu64 " rows %" PRIu64 "\n", change->version, change->row_count);
+}
+
+static lake_status delete_where(const struct arguments *arguments, struct lance_dataset *dataset,
+                                struct lake_error *err)
+{
+    struct lance_filter filters[MAX_ITEMS] = {0};
+    struct lance_value values[MAX_ITEMS];
+    struct lance_change change;
+    lake_status status = make_filters(arguments, dataset, filters, values, err);
+    if (status == LAKE_OK)
+        status = lance_delete(dataset, filters, arguments->where_count, NULL, &change, err);
+    if (status == LAKE_OK)
+        print_change(&change);
+    return status;
+}
+
+static lake_status delete_rows(const struct arguments *arguments, struct lance_dataset *dataset,
+                               struct lake_error *err)
+{
+    uint64_t addresses[MAX_ITEMS];
+    struct lance_change change;
+    for (size_t i = 0; i < arguments->word_count; i++)
+        addresses[i] = strtoull(arguments->words[i], NULL, 10);
+    lake_status status =
+        lance_delete_addresses(dataset, addresses, arguments->word_count, NULL, &change, err);
+    if (status == LAKE_OK)
+        print_change(&change);
+    return status;
+}
+
+static const struct {
+    const char *name;
+    lake_status (*run)(const struct arguments *arguments, struct lance_dataset *dataset,
+                       struct lake_error *err);
+} commands[] = {{"delete", delete_where}, {"delete-rows", delete_rows}};
+
+static lake_status run(const struct arguments *arguments, struct storage_store *store,
+                       struct lake_error *err)
+{
+    struct lance_dataset *dataset = NULL;
+    lake_status status = lance_dataset_open(store, NULL, NULL, arguments->base, &dataset, err);
+    for (size_t i = 0; status == LAKE_OK && i < BASE_ARRAY_LEN(commands); i++) {
+        if (strcmp(arguments->command, commands[i].name) == 0) {
+            status = commands[i].run(arguments, dataset, err);
+            lance_dataset_unref(dataset);
+            return status;
+        }
+    }
+    lance_dataset_unref(dataset);
+    return status == LAKE_OK
+               ? lake_fail(err, LAKE_INVALID_ARGUMENT, "no command %s", arguments->command)
+               : status;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct storage_store *store = NULL;
+    struct lake_error err = {0};
+    if (!parse_arguments(argc, argv, &arguments)) {
+        fprintf(stderr, "usage: see the head of lance_change_tool.c\n");
+        return 2;
+    }
+    lake_status status = base_fault_configure(getenv("LAKE_FAULT"), &err);
+    if (status == LAKE_OK)
+        status = storage_local_open(arguments.path, false, &store, &err);
+    if (status == LAKE_OK)
+        status = run(&arguments, store, &err);
+    storage_store_unref(store);
+    if (status == LAKE_OK)
+        return 0;
+    fprintf(stderr, "%s: %s%s%s\n", lake_status_name(status), err.message,
+            err.cause[0] != '\0' ? ": " : "", err.cause);
+    return 1;
+}
