@@ -304,6 +304,9 @@ void CheckOperator(LogicalOperator &op, idx_t depth)
         if (!ours && !sql_table_function_allowed(StringUtil::Lower(get.function.name).c_str())) {
             throw PermissionException("table function %s is not available", get.function.name);
         }
+        if (ours) {
+            CheckScan(get);
+        }
     } else if (op.type > LogicalOperatorType::LOGICAL_MATERIALIZED_CTE &&
                op.type != LogicalOperatorType::LOGICAL_EXPLAIN) {
         throw PermissionException(sql_read_only_message);

@@ -102,15 +102,17 @@ class LakeTable : public TableCatalogEntry
 {
   public:
     LakeTable(Catalog &catalog, SchemaCatalogEntry &schema, CreateTableInfo &info,
-              uint64_t at_version, shared_ptr<Source> source, ArrowTableSchema arrow)
+              uint64_t at_version, shared_ptr<Source> source, ArrowTableSchema arrow,
+              unordered_map<idx_t, string> unreadable)
         : TableCatalogEntry(catalog, schema, info), at_version(at_version),
-          source(std::move(source)), arrow(std::move(arrow))
+          source(std::move(source)), arrow(std::move(arrow)), unreadable(std::move(unreadable))
     {
     }
 
     uint64_t at_version;
     shared_ptr<Source> source;
     ArrowTableSchema arrow;
+    unordered_map<idx_t, string> unreadable; /* columns, and why */
 
     TableFunction GetScanFunction(ClientContext &context, unique_ptr<FunctionData> &bind) override;
     TableFunction GetScanFunction(ClientContext &context, unique_ptr<FunctionData> &bind,
@@ -220,6 +222,8 @@ class LakeState : public ClientContextState
 
 /* The table function under every table of the catalog. */
 bool IsOurScan(const TableFunction &function);
+/* Throws when one of our scans is asked for a column that the engine cannot hold. */
+void CheckScan(const LogicalGet &get);
 
 /* Makes a table over `source`; Refusal when it has a column that the engine has no type for. */
 unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSchema &schema,

@@ -617,6 +617,21 @@ InsertionOrderPreservingMap<string> ScanToString(TableFunctionToStringInput &inp
 
 } // namespace
 
+void CheckScan(const LogicalGet &get)
+{
+    auto &table = get.bind_data->Cast<ScanBind>().table;
+    for (auto &column : get.GetColumnIds()) {
+        auto found = column.IsVirtualColumn() ? table.unreadable.end()
+                                              : table.unreadable.find(column.GetPrimaryIndex());
+        if (found != table.unreadable.end()) {
+            throw NotImplementedException("SQL cannot read the column %s of table %s (%s): select "
+                                          "the others by name",
+                                          table.GetColumn(LogicalIndex(found->first)).Name(),
+                                          table.name, found->second);
+        }
+    }
+}
+
 bool IsOurScan(const TableFunction &function)
 {
     return function.function == ScanFunction;

@@ -78,6 +78,32 @@ bool CastToZone(Vector &source, Vector &result, idx_t count, CastParameters &)
     return true;
 }
 
+/* A column of a type that the engine does not have stands in the table as one of bytes, so that the
+ * others can be read; CheckScan refuses statements that touch it. */
+void AddColumns(ClientContext &context, const ArrowSchema &schema, ArrowTableSchema &out,
+                unordered_map<idx_t, string> &unreadable)
+{
+    vector<string> names;
+    for (int64_t i = 0; i < schema.n_children; i++) {
+        names.emplace_back(schema.children[i]->name);
+    }
+    QueryResult::DeduplicateColumns(names);
+    for (idx_t i = 0; i < names.size(); i++) {
+        unique_ptr<ArrowType> type;
+        try {
+            type = ArrowType::GetArrowLogicalType(context, *schema.children[i]);
+        } catch (const std::exception &ex) {
+            ArrowSchema bytes = *schema.children[i];
+            bytes.format = "z";
+            bytes.metadata = nullptr;
+            bytes.dictionary = nullptr;
+            type = ArrowType::GetArrowLogicalType(context, bytes);
+            unreadable[i] = ErrorData(ex).RawMessage();
+        }
+        out.AddColumn(i, std::move(type), names[i]);
+    }
+}
+
 } // namespace
 
 /* A marked type is another one to the engine, which asks for casts before it computes. */
@@ -102,13 +128,8 @@ unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSc
     if (sql_exact_schema(arrow_schema, &plain.arrow_schema, &error) != LAKE_OK) {
         throw OutOfMemoryException("no memory for a table's schema");
     }
-    try {
-        ArrowTableFunction::PopulateArrowTableSchema(context, arrow, plain.arrow_schema);
-    } catch (const std::exception &ex) {
-        throw Refusal{LAKE_UNIMPLEMENTED,
-                      "table " + string(table.schema) + "." + table.table +
-                          " has a column that SQL cannot read: " + ErrorData(ex).RawMessage()};
-    }
+    unordered_map<idx_t, string> unreadable;
+    AddColumns(context, plain.arrow_schema, arrow, unreadable);
     CreateTableInfo info(schema, table.table);
     for (idx_t i = 0; i < arrow.GetNames().size(); i++) {
         info.columns.AddColumn(ColumnDefinition(
@@ -116,7 +137,7 @@ unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSc
             MarkTypes(arrow.GetTypes()[i], *arrow_schema->children[i], file_name)));
     }
     return make_uniq<LakeTable>(catalog, schema, info, table.at_version, std::move(source),
-                                std::move(arrow));
+                                std::move(arrow), std::move(unreadable));
 }
 
 void CheckResultType(const string &column, const LogicalType &result)

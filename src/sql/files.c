@@ -438,15 +438,123 @@ static lake_status open_instance(struct file_stream *stream, struct lake_error *
     return status;
 }
 
-static lake_status prepare_all(struct file_stream *stream, struct lake_error *err)
+static lake_status prepare_all(struct file_stream *stream, const char *columns,
+                               struct lake_error *err)
 {
-    char *sql = base_format("SELECT * FROM %s", stream->source);
+    char *sql = base_format("SELECT %s FROM %s", columns, stream->source);
     if (sql == NULL) {
         return base_fail_no_memory(err, strlen(stream->source));
     }
     lake_status status = sql_bridge_prepare_trusted(stream->database, sql, &stream->query, err);
     base_free(sql);
     return status == LAKE_OK ? sql_result_schema(stream->query, &stream->made, err) : status;
+}
+
+/* ---- lists of a fixed size, which Parquet does not know ---- */
+
+/* What the file's writer said in Arrow's terms; no schema (`release` NULL) when it did not. */
+static void read_arrow_schema(struct file_stream *stream, const char *path, struct ArrowSchema *out)
+{
+    static const struct sql_bridge_batch_limits LIMITS = {
+        .rows = 1, .bytes = 16 * 1024 * 1024, .offset_bytes = INT32_MAX};
+    struct base_buffer sql;
+    struct sql_bridge_query *query = NULL;
+    struct ArrowArray batch = {.release = NULL};
+    bool end = false;
+    base_buffer_init(&sql, STATEMENT_MAX_BYTES);
+    lake_status status = base_buffer_printf(
+        &sql, NULL, "SELECT from_base64(decode(value)) FROM parquet_kv_metadata(");
+    if (status == LAKE_OK) {
+        status = append_path(&sql, path, NULL);
+    }
+    if (status == LAKE_OK) {
+        status = base_buffer_printf(&sql, NULL, ") WHERE decode(key) = 'ARROW:schema'");
+    }
+    if (status == LAKE_OK) {
+        status = base_buffer_append(&sql, "", 1, NULL);
+    }
+    if (status == LAKE_OK) {
+        status = sql_bridge_prepare_trusted(stream->database, (const char *)sql.data, &query, NULL);
+    }
+    if (status == LAKE_OK) {
+        status = sql_bridge_next(query, &LIMITS, &batch, &end, NULL);
+    }
+    if (status == LAKE_OK && !end && batch.children[0]->null_count == 0) {
+        const int32_t *offsets = batch.children[0]->buffers[1];
+        struct lake_bytes message = {batch.children[0]->buffers[2], (size_t)offsets[1]};
+        (void)arrow_ipc_schema_from_bytes(message, out, NULL);
+    }
+    if (batch.release != NULL) {
+        ArrowArrayRelease(&batch);
+    }
+    sql_bridge_query_free(query);
+    base_buffer_fini(&sql);
+}
+
+static int64_t list_size(const struct ArrowSchema *schema, const char *name)
+{
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        const struct ArrowSchema *field = schema->children[i];
+        uint64_t size = 0;
+        if (field->name != NULL && strcmp(field->name, name) == 0 &&
+            strncmp(field->format, "+w:", 3) == 0 &&
+            base_str_to_u64(base_str_of(field->format + 3), &size)) {
+            return (int64_t)BASE_MIN(size, (uint64_t)INT32_MAX);
+        }
+    }
+    return 0;
+}
+
+static bool is_list_of_numbers(const struct ArrowSchema *field)
+{
+    const char *item = strcmp(field->format, "+l") == 0 ? field->children[0]->format : "";
+    return item[0] != '\0' && item[1] == '\0' && strchr("cCsSiIlLfg", item[0]) != NULL;
+}
+
+/* Reads the file's lists that were of a fixed size, vectors and poses, as such again. */
+static lake_status restore_list_sizes(struct file_stream *stream, const char *path,
+                                      struct lake_error *err)
+{
+    struct ArrowSchema schema = {.release = NULL};
+    struct base_buffer sql;
+    char type[TYPE_NAME_BYTES / 16];
+    int count = 0;
+    read_arrow_schema(stream, path, &schema);
+    if (schema.release == NULL) {
+        return LAKE_OK;
+    }
+    base_buffer_init(&sql, STATEMENT_MAX_BYTES);
+    lake_status status = base_buffer_printf(&sql, err, "* REPLACE (");
+    for (int64_t i = 0; i < stream->made.n_children && status == LAKE_OK; i++) {
+        const struct ArrowSchema *made = stream->made.children[i];
+        int64_t size = is_list_of_numbers(made) ? list_size(&schema, made->name) : 0;
+        if (size == 0 || sql_bridge_type_name(stream->database, made->children[0], type,
+                                              sizeof(type), NULL) != LAKE_OK) {
+            continue;
+        }
+        status = base_buffer_printf(&sql, err, count++ == 0 ? "CAST(" : ", CAST(");
+        if (status == LAKE_OK) {
+            status = append_name(&sql, made->name, err);
+        }
+        if (status == LAKE_OK) {
+            status = base_buffer_printf(&sql, err, " AS %s[%lld]) AS ", type, (long long)size);
+        }
+        if (status == LAKE_OK) {
+            status = append_name(&sql, made->name, err);
+        }
+    }
+    if (status == LAKE_OK) {
+        status = base_buffer_append(&sql, ")", 2, err);
+    }
+    if (status == LAKE_OK && count > 0) {
+        sql_bridge_query_free(stream->query);
+        stream->query = NULL;
+        ArrowSchemaRelease(&stream->made);
+        status = prepare_all(stream, (const char *)sql.data, err);
+    }
+    base_buffer_fini(&sql);
+    ArrowSchemaRelease(&schema);
+    return status;
 }
 
 /* Without a target the engine guesses whether there is a header, and makes names up when it sees
@@ -505,12 +613,14 @@ lake_status sql_file_open(const char *path, enum sql_file_format format,
         status = open_instance(stream, err);
     }
     if (status == LAKE_OK) {
-        status = prepare_all(stream, err);
+        status = prepare_all(stream, "*", err);
     }
     if (status == LAKE_OK && target != NULL) {
         status = prepare_target(stream, target, err);
     } else if (status == LAKE_OK && format == SQL_FILE_CSV) {
         status = check_header(stream, path, err);
+    } else if (status == LAKE_OK && format == SQL_FILE_PARQUET) {
+        status = restore_list_sizes(stream, path, err);
     }
     if (status == LAKE_OK && target == NULL &&
         ArrowSchemaDeepCopy(&stream->made, &stream->wanted) != NANOARROW_OK) {

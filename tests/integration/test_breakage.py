@@ -85,6 +85,18 @@ def test_changed_columns_take_rows_and_are_listed(server):
     assert pa.ipc.read_schema(pa.py_buffer(listed)).names == ["id", "text", "twice"]
 
 
+def test_a_column_that_sql_cannot_hold_hides_no_other(server):
+    path = make_table(server, "wide")
+    lance.dataset(path).add_columns(pa.field("wide", pa.decimal256(50, 6)))
+    server.run("put", "--into", "b.wide", "--set", "id=2")
+    assert rows(server, "SELECT id FROM b.wide ORDER BY id") == [{"id": 1}, {"id": 2}]
+    assert rows(server, "SELECT count(*) AS n FROM b.wide") == [{"n": 2}]
+    assert rows(server, "SELECT * EXCLUDE wide FROM b.wide WHERE id = 1") == [{"id": 1, "s": "a"}]
+    for sql in ("SELECT * FROM b.wide", "SELECT id FROM b.wide WHERE wide IS NULL"):
+        with pytest.raises(pa.ArrowNotImplementedError, match="column wide of table wide"):
+            rows(server, sql)
+
+
 # ---- directories that others replaced or removed ----
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import lance
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -698,3 +699,19 @@ def test_ctrl_c_ends_a_running_statement_and_the_server_hears_of_it(server, tmp_
             return
         busy = now
     raise AssertionError("the server still works for nobody")
+
+
+def test_vectors_of_a_parquet_file_stay_vectors(server, tmp_path):
+    table = pa.table({
+        "id": pa.array([1, 2, 3]),
+        "pose": pa.array([[1, 2, 3], None, [4, 5, 6]], pa.list_(pa.float32(), 3)),
+        'odd "name"': pa.array([[1, 2]] * 3, pa.list_(pa.int64(), 2)),
+        "free": pa.array([[1], [], [2, 3]], pa.list_(pa.int32())),
+    })
+    pq.write_table(table, tmp_path / "vectors.parquet")
+    server.run("import", "made.vectors", tmp_path / "vectors.parquet", "--create")
+    found = lance.dataset(str(server.data_dir / "tables" / "made" / "vectors.lance")).to_table()
+    assert found.column("pose").type == pa.list_(pa.float32(), 3)
+    assert found.column('odd "name"').type == pa.list_(pa.int64(), 2)
+    assert pa.types.is_list(found.column("free").type)
+    assert found.to_pylist() == table.to_pylist()
