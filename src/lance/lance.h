@@ -133,9 +133,16 @@ struct lance_filter {
     size_t value_count;
 };
 
+/* What every row has beside its columns, each a uint64 named as the reference names it. */
+#define LANCE_ROW_ID         1u /* _rowid: stable where the table has such ids, else the address */
+#define LANCE_ROW_ADDRESS    2u /* _rowaddr: fragment << 32 | row of the fragment */
+#define LANCE_ROW_CREATED_AT 4u /* _row_created_at_version */
+#define LANCE_ROW_UPDATED_AT 8u /* _row_last_updated_at_version */
+
 struct lance_scan_options {
     const uint32_t *columns; /* projected top-level columns in output order; may be empty: counts */
     size_t column_count;
+    uint32_t row_columns;               /* which of the above follow the columns, in that order */
     const struct lance_filter *filters; /* all must hold; borrowed only during the call */
     size_t filter_count;
     uint32_t batch_rows;    /* at most this many rows a batch; default 16384 */

@@ -544,7 +544,7 @@ static void rebase_offsets(struct lance_leaf_values *values, const uint8_t *offs
 static inline lake_status fsst_room(struct lance_leaf_values *values, size_t size,
                                     struct lake_error *err)
 {
-    if (values->data.capacity - values->data.size >= size)
+    if (values->data.data != NULL && values->data.capacity - values->data.size >= size)
         return LAKE_OK;
     return reserve_data(values, size, err);
 }

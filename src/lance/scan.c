@@ -81,8 +81,10 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
                                 struct lake_error *err)
 {
     const struct lance_schema *schema = &scan->dataset->manifest->schema;
+    size_t row_columns = lance_row_column_count(scan->row_columns);
     ArrowSchemaInit(&scan->schema);
-    if (ArrowSchemaSetTypeStruct(&scan->schema, (int64_t)options->column_count) != NANOARROW_OK) {
+    if (ArrowSchemaSetTypeStruct(&scan->schema, (int64_t)(options->column_count + row_columns)) !=
+        NANOARROW_OK) {
         return base_fail_no_memory(err, options->column_count * sizeof(struct ArrowSchema));
     }
     scan->schema.flags = 0;
@@ -111,7 +113,8 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
         }
     }
     scan->output_count = options->column_count;
-    return LAKE_OK;
+    return lance_row_column_types(scan->row_columns, scan->schema.children + scan->output_count,
+                                  err);
 }
 
 static lake_status plan_tasks(struct lance_scan *scan, struct lake_error *err)
@@ -151,6 +154,7 @@ static lake_status scan_alloc(struct lance_dataset *dataset,
     scan->task_rows = options->task_rows == 0 ? DEFAULT_TASK_ROWS : options->task_rows;
     scan->stop = options->stop;
     scan->blob_descriptions = options->blob_descriptions;
+    scan->row_columns = options->row_columns & LANCE_ROW_ALL;
     scan->filter_count = options->filter_count;
     scan->applied = base_calloc_array(options->filter_count + 1, sizeof(bool));
     size_t count = options->filter_count + options->column_count + 1;

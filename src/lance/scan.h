@@ -4,7 +4,9 @@
 
 #include "table.h"
 
-#define LANCE_NO_OUTPUT SIZE_MAX
+#define LANCE_NO_OUTPUT   SIZE_MAX
+#define LANCE_ROW_COLUMNS 4
+#define LANCE_ROW_ALL     15u
 
 /* A column that the scan reads, because it is filtered on or projected. */
 struct scan_column {
@@ -29,6 +31,7 @@ struct lance_scan {
     size_t column_count;
     size_t filtered_count;
     size_t output_count;
+    uint32_t row_columns; /* LANCE_ROW_*: behind the columns */
     bool blob_descriptions;
     bool *applied; /* by filter */
     size_t filter_count;
@@ -59,9 +62,20 @@ struct lance_task {
     size_t pruned_count;
     bool started; /* by the first batch: what follows is there */
     struct lance_field_reader **readers;
-    struct ArrowArray *arrays; /* by column, within one batch */
+    struct ArrowArray *arrays;                       /* by column, within one batch */
+    struct ArrowArray row_arrays[LANCE_ROW_COLUMNS]; /* those asked for, within one batch */
     uint8_t *keep;
     struct lance_run *runs;
 };
+
+/* ---- row_columns.c ---- */
+
+size_t lance_row_column_count(uint32_t wanted);
+/* Fills as many initialised schemas as are wanted. */
+lake_status lance_row_column_types(uint32_t wanted, struct ArrowSchema **children,
+                                   struct lake_error *err);
+/* Of rows that survive in a batch at task->cursor, into task->row_arrays. */
+lake_status lance_row_columns_read(struct lance_task *task, const struct lance_run *runs,
+                                   size_t run_count, uint64_t row_count, struct lake_error *err);
 
 #endif

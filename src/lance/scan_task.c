@@ -122,6 +122,11 @@ static void release_arrays(struct lance_task *task)
             task->arrays[i].release(&task->arrays[i]);
         }
     }
+    for (size_t i = 0; i < LANCE_ROW_COLUMNS; i++) {
+        if (task->row_arrays[i].release != NULL) {
+            task->row_arrays[i].release(&task->row_arrays[i]);
+        }
+    }
 }
 
 void lance_task_free(struct lance_task *task)
@@ -399,10 +404,12 @@ static lake_status assemble(struct lance_task *task, uint64_t row_count, struct 
 {
     struct lance_scan *scan = task->scan;
     struct ArrowArray batch;
+    size_t row_columns = lance_row_column_count(scan->row_columns);
     if (ArrowArrayInitFromType(&batch, NANOARROW_TYPE_STRUCT) != NANOARROW_OK) {
         return base_fail_no_memory(err, sizeof(batch));
     }
-    if (ArrowArrayAllocateChildren(&batch, (int64_t)scan->output_count) != NANOARROW_OK) {
+    if (ArrowArrayAllocateChildren(&batch, (int64_t)(scan->output_count + row_columns)) !=
+        NANOARROW_OK) {
         ArrowArrayRelease(&batch);
         return base_fail_no_memory(err, scan->output_count * sizeof(batch));
     }
@@ -412,6 +419,9 @@ static lake_status assemble(struct lance_task *task, uint64_t row_count, struct 
         if (scan->columns[i].output != LANCE_NO_OUTPUT) {
             ArrowArrayMove(&task->arrays[i], batch.children[scan->columns[i].output]);
         }
+    }
+    for (size_t i = 0; i < row_columns; i++) {
+        ArrowArrayMove(&task->row_arrays[i], batch.children[scan->output_count + i]);
     }
     *out = batch;
     return LAKE_OK;
@@ -427,9 +437,15 @@ static lake_status next_batch(struct lance_task *task, uint64_t count, bool *pro
     if (task->keep != NULL) {
         status = select_rows(task, count, &survivors, err);
         if (status == LAKE_OK && survivors.row_count > 0) {
+            status = lance_row_columns_read(task, task->runs, survivors.run_count,
+                                            survivors.row_count, err);
+        }
+        if (status == LAKE_OK && survivors.row_count > 0) {
             status = read_survivors(task, count, survivors, err);
         }
     } else {
+        struct lance_run all = {0, count};
+        status = lance_row_columns_read(task, &all, 1, count, err);
         for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
             status = read_column(task, i, task->cursor, count, err);
         }

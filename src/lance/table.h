@@ -354,7 +354,7 @@ void lance_data_files_fini(struct lance_data_files *files, bool keep);
 enum lance_profile lance_profile_of(const struct lance_key_value *config, size_t count,
                                     const struct lance_schema *schema);
 
-/* ---- row_ids.c: stable row ids ---- */
+/* ---- row_ids.c, row_sequence.c: stable row ids ---- */
 
 struct lance_row_identity { /* by row */
     uint64_t *ids;

@@ -29,6 +29,7 @@ class Expectation:
     path: pathlib.Path
     table: pa.Table
     arguments: tuple = ()  # how to ask for it: a version, a tag, a branch
+    lineage: bool = False  # with what every row has beside its columns
     blobs: pa.Table = None  # the same rows with the bytes of blobs, instead of their descriptions
 
 
@@ -484,10 +485,40 @@ def add_references(corpus):
     corpus.expect("clone_of_clone", reopen("clone_of_clone"))
 
 
+LINEAGE = ["_rowid", "_rowaddr", "_row_created_at_version", "_row_last_updated_at_version"]
+
+
+def add_lineage(corpus):
+    """Row ids, addresses and versions, of tables with stable row ids and without."""
+    for stable in (False, True):
+        name = "stable_ids" if stable else "no_stable_ids"
+        uri = str(corpus.path(name))
+
+        def expect(note):
+            dataset = lance.dataset(uri)
+            table = dataset.to_table(columns=["id", "s", *LINEAGE])
+            corpus.expectations.append(Expectation(f"{name}_{note}", corpus.path(name), table,
+                                                   ("--columns", "id,s", "--version", dataset.version), True))
+
+        lance.write_dataset(rows_of(0, 3000), uri, enable_stable_row_ids=stable, max_rows_per_file=1000)
+        lance.write_dataset(rows_of(3000, 3500), uri, mode="append")
+        expect("new")
+        lance.dataset(uri).delete("id % 5 = 0 and id > 900")
+        lance.dataset(uri).update({"s": "'u'"}, where="id < 50 or id % 700 = 3")
+        expect("updated")
+        merge = lance.dataset(uri).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(rows_of(3400, 3600))
+        expect("merged")
+        lance.dataset(uri).optimize.compact_files()
+        expect("compacted")
+        lance.dataset(uri).delete("id % 3 = 0")
+        expect("deleted")
+
+
 def make(directory):
     corpus = Corpus(directory)
     corpus.directory.mkdir(parents=True, exist_ok=True)
     for add in (add_scalars, add_nested, add_packed, add_distributions, add_blobs, add_extensions, add_histories, add_evolution,
-                add_references):
+                add_references, add_lineage):
         add(corpus)
     return corpus

@@ -58,7 +58,8 @@ def all_differences(corpus, ask, want):
         if want(case) is None:
             continue
         try:
-            wrong = difference(read(case.path, *case.arguments, *ask), want(case))
+            more = ["--row-columns"] if case.lineage else []
+            wrong = difference(read(case.path, *case.arguments, *ask, *more), want(case))
         except AssertionError as failure:
             wrong = str(failure)
         if wrong:

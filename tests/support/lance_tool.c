@@ -3,7 +3,7 @@
  * lance_tool: a data set on disk to and from Arrow IPC, for interop tests and for looking at files.
  *
  *   lance_tool cat PATH [--version N] [--branch B] [--tag T]
- *       [--columns a,b] [--batch-rows N] [--descriptions] > out.arrow
+ *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns] > out.arrow
  *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
@@ -30,6 +30,7 @@ struct arguments {
     uint32_t batch_rows;
     enum lance_write_mode mode;
     bool descriptions;
+    bool row_columns;
 };
 
 static bool parse_arguments(int argc, char **argv, struct arguments *out)
@@ -47,6 +48,8 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
             out->mode = LANCE_WRITE_OVERWRITE;
         else if (strcmp(argv[i], "--descriptions") == 0)
             out->descriptions = true;
+        else if (strcmp(argv[i], "--row-columns") == 0)
+            out->row_columns = true;
         else if (strcmp(argv[i], "--branch") == 0 && has_value)
             out->branch = argv[++i];
         else if (strcmp(argv[i], "--tag") == 0 && has_value)
@@ -204,6 +207,9 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
         return status;
     options.columns = columns;
     options.blob_descriptions = arguments->descriptions;
+    if (arguments->row_columns)
+        options.row_columns =
+            LANCE_ROW_ID | LANCE_ROW_ADDRESS | LANCE_ROW_CREATED_AT | LANCE_ROW_UPDATED_AT;
     if (arguments->batch_rows > 0)
         options.batch_rows = arguments->batch_rows;
     status = find_columns(lance_dataset_schema(dataset), arguments->columns, columns,
@@ -279,9 +285,10 @@ int main(int argc, char **argv)
     struct storage_store *store = NULL;
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &arguments)) {
-        fprintf(stderr, "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
-                        "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
-                        "[--append] [--storage 2.1|2.2] [--profile NAME]\n");
+        fprintf(stderr,
+                "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
+                "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
+                "[--row-columns] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;

@@ -1,0 +1,373 @@
+#include "row_sequence.h"
+
+#include "table.h"
+
+enum segment_kind { /* the numbers are those of the oneof U64Segment */
+    SEGMENT_RANGE = 1,
+    SEGMENT_RANGE_WITH_HOLES = 2,
+    SEGMENT_RANGE_WITH_BITMAP = 3,
+    SEGMENT_SORTED_ARRAY = 4,
+    SEGMENT_ARRAY = 5
+};
+
+/* Whole numbers as offsets of 2 or 4 bytes from a base, or as they are. */
+struct encoded_array {
+    uint64_t base;
+    struct lake_bytes bytes;
+    size_t width;
+    uint64_t count;
+};
+
+struct segment {
+    enum segment_kind kind;
+    uint64_t start; /* of a range; `end` is not part of it */
+    uint64_t end;
+    struct encoded_array array; /* the holes, or the numbers themselves */
+    struct lake_bytes bitmap;   /* a bit for each number of the range, lowest first */
+};
+
+static lake_status broken(struct lake_error *err)
+{
+    return lake_fail(err, LAKE_DATA_LOSS, "a sequence of row ids is damaged");
+}
+
+/* One protobuf field: either a number or bytes, by its wire type; false at the end. */
+struct wire_field {
+    uint32_t number;
+    uint32_t wire_type;
+    uint64_t value;
+    struct lake_bytes bytes;
+};
+
+static bool next_field(struct base_cursor *cursor, struct wire_field *out, bool *failed)
+{
+    *failed = false;
+    if (base_cursor_left(cursor) == 0) {
+        return false;
+    }
+    *out = (struct wire_field){0};
+    *failed = !base_cursor_tag(cursor, &out->number, &out->wire_type);
+    if (!*failed && out->wire_type == 0) {
+        *failed = !base_cursor_varint(cursor, &out->value);
+    } else if (!*failed && out->wire_type == 2) {
+        *failed = !base_cursor_length_delimited(cursor, &out->bytes);
+    } else if (!*failed) {
+        *failed = !base_cursor_skip_field(cursor, out->wire_type);
+    }
+    return !*failed;
+}
+
+/* ---- segments ---- */
+
+/* EncodedU64Array: 1 {1 base, 2 u16 offsets} | 2 {1 base, 2 u32 offsets} | 3 {2 u64 numbers} */
+static bool parse_array(struct lake_bytes message, struct encoded_array *out)
+{
+    struct base_cursor outer = base_cursor_of(message);
+    struct wire_field form, field;
+    bool failed;
+    while (next_field(&outer, &form, &failed)) {
+        if (form.wire_type != 2 || form.number < 1 || form.number > 3) {
+            return false;
+        }
+        struct base_cursor inner = base_cursor_of(form.bytes);
+        *out = (struct encoded_array){.width = (size_t)1 << form.number};
+        while (next_field(&inner, &field, &failed)) {
+            if (field.number == 1 && field.wire_type == 0) {
+                out->base = field.value;
+            } else if (field.number == 2 && field.wire_type == 2) {
+                out->bytes = field.bytes;
+            }
+        }
+        if (failed || out->bytes.size % out->width != 0) {
+            return false;
+        }
+        out->count = out->bytes.size / out->width;
+    }
+    return !failed;
+}
+
+static uint64_t array_at(const struct encoded_array *array, uint64_t i)
+{
+    const uint8_t *at = array->bytes.data + i * array->width;
+    if (array->width == 2) {
+        return array->base + base_load_u16le(at);
+    }
+    return array->width == 4 ? array->base + base_load_u32le(at) : base_load_u64le(at);
+}
+
+static bool parse_range(const struct wire_field *outer, struct segment *out)
+{
+    struct base_cursor cursor = base_cursor_of(outer->bytes);
+    struct wire_field field;
+    bool failed;
+    bool good = true;
+    while (good && next_field(&cursor, &field, &failed)) {
+        if (field.number == 1 && field.wire_type == 0) {
+            out->start = field.value;
+        } else if (field.number == 2 && field.wire_type == 0) {
+            out->end = field.value;
+        } else if (field.number == 3 && field.wire_type == 2) {
+            if (out->kind == SEGMENT_RANGE_WITH_HOLES) {
+                good = parse_array(field.bytes, &out->array);
+            } else {
+                out->bitmap = field.bytes;
+            }
+        }
+    }
+    return good && !failed && out->start <= out->end;
+}
+
+static bool parse_segment(struct lake_bytes message, struct segment *out)
+{
+    struct base_cursor cursor = base_cursor_of(message);
+    struct wire_field field;
+    bool failed;
+    bool good = false;
+    *out = (struct segment){.kind = SEGMENT_RANGE};
+    while (next_field(&cursor, &field, &failed)) {
+        if (field.wire_type != 2 || field.number < SEGMENT_RANGE || field.number > SEGMENT_ARRAY) {
+            return false;
+        }
+        *out = (struct segment){.kind = (enum segment_kind)field.number};
+        good = out->kind >= SEGMENT_SORTED_ARRAY ? parse_array(field.bytes, &out->array)
+                                                 : parse_range(&field, out);
+        if (!good) {
+            return false;
+        }
+    }
+    uint64_t length = out->end - out->start;
+    if (good && out->kind == SEGMENT_RANGE_WITH_HOLES) {
+        good = out->array.count <= length;
+    } else if (good && out->kind == SEGMENT_RANGE_WITH_BITMAP) {
+        good = out->bitmap.size >= length / 8 + (length % 8 != 0);
+    }
+    return good && !failed;
+}
+
+static bool bit_at(struct lake_bytes bitmap, uint64_t i)
+{
+    return (bitmap.data[i / 8] >> (i % 8) & 1) != 0;
+}
+
+static uint64_t segment_count(const struct segment *segment)
+{
+    uint64_t length = segment->end - segment->start;
+    uint64_t set = 0;
+    switch (segment->kind) {
+    case SEGMENT_RANGE:
+        return length;
+    case SEGMENT_RANGE_WITH_HOLES:
+        return length - segment->array.count;
+    case SEGMENT_RANGE_WITH_BITMAP:
+        for (uint64_t i = 0; i < length / 8; i++) {
+            set += (uint64_t)__builtin_popcount(segment->bitmap.data[i]);
+        }
+        for (uint64_t i = length / 8 * 8; i < length; i++) {
+            set += bit_at(segment->bitmap, i);
+        }
+        return set;
+    default:
+        return segment->array.count;
+    }
+}
+
+/* How many holes come before the `nth` number of the range that is none. */
+static uint64_t holes_before(const struct segment *segment, uint64_t nth)
+{
+    uint64_t low = 0;
+    uint64_t high = segment->array.count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        uint64_t numbers = array_at(&segment->array, middle) - segment->start - middle;
+        if (numbers <= nth) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void emit_with_holes(const struct segment *segment, uint64_t skip, uint64_t take,
+                            uint64_t *out)
+{
+    uint64_t hole = holes_before(segment, skip);
+    uint64_t value = segment->start + skip + hole;
+    for (uint64_t i = 0; i < take; i++, value++) {
+        while (hole < segment->array.count && array_at(&segment->array, hole) == value) {
+            hole++;
+            value++;
+        }
+        out[i] = value;
+    }
+}
+
+static void emit_with_bitmap(const struct segment *segment, uint64_t skip, uint64_t take,
+                             uint64_t *out)
+{
+    uint64_t length = segment->end - segment->start;
+    uint64_t seen = 0;
+    uint64_t i = 0;
+    while (i + 8 <= length) { /* whole bytes before the first number that is wanted */
+        uint64_t set = (uint64_t)__builtin_popcount(segment->bitmap.data[i / 8]);
+        if (seen + set > skip) {
+            break;
+        }
+        seen += set;
+        i += 8;
+    }
+    uint64_t written = 0;
+    for (; i < length && written < take; i++) {
+        if (bit_at(segment->bitmap, i) && seen++ >= skip) {
+            out[written++] = segment->start + i;
+        }
+    }
+}
+
+/* Numbers [skip, skip + take) of the segment, which are there. */
+static void emit(const struct segment *segment, uint64_t skip, uint64_t take, uint64_t *out)
+{
+    switch (segment->kind) {
+    case SEGMENT_RANGE:
+        for (uint64_t i = 0; i < take; i++) {
+            out[i] = segment->start + skip + i;
+        }
+        return;
+    case SEGMENT_RANGE_WITH_HOLES:
+        emit_with_holes(segment, skip, take, out);
+        return;
+    case SEGMENT_RANGE_WITH_BITMAP:
+        emit_with_bitmap(segment, skip, take, out);
+        return;
+    default:
+        for (uint64_t i = 0; i < take; i++) {
+            out[i] = array_at(&segment->array, skip + i);
+        }
+        return;
+    }
+}
+
+/* ---- sequences ---- */
+
+/* What is left to read. */
+struct reading {
+    uint64_t skip;
+    uint64_t count;
+    uint64_t *out;
+};
+
+/* How many of a part's `there` numbers are wanted; *skip of them come first. */
+static uint64_t advance(struct reading *reading, uint64_t there, uint64_t *skip)
+{
+    *skip = BASE_MIN(reading->skip, there);
+    uint64_t take = BASE_MIN(there - *skip, reading->count);
+    reading->skip -= *skip;
+    reading->count -= take;
+    return take;
+}
+
+static lake_status finish(const struct reading *reading, bool failed, struct lake_error *err)
+{
+    if (failed) {
+        return broken(err);
+    }
+    return reading->count == 0 ? LAKE_OK
+                               : lake_fail(err, LAKE_DATA_LOSS,
+                                           "a sequence of row ids is shorter than its fragment");
+}
+
+lake_status lance_row_ids_read(struct lake_bytes sequence, uint64_t start, uint64_t count,
+                               uint64_t *out, struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(sequence);
+    struct reading reading = {start, count, out};
+    struct wire_field field;
+    bool failed = false;
+    while (reading.count > 0 && next_field(&cursor, &field, &failed)) {
+        struct segment segment;
+        uint64_t skip;
+        if (field.number != 1 || field.wire_type != 2) {
+            continue;
+        }
+        if (!parse_segment(field.bytes, &segment)) {
+            return broken(err);
+        }
+        uint64_t take = advance(&reading, segment_count(&segment), &skip);
+        emit(&segment, skip, take, reading.out);
+        reading.out += take;
+    }
+    return finish(&reading, failed, err);
+}
+
+/* A run: { 1 span: a segment, of which only how many numbers it has matters, 2 version } */
+static bool parse_run(struct lake_bytes message, uint64_t *count, uint64_t *version)
+{
+    struct base_cursor cursor = base_cursor_of(message);
+    struct segment segment;
+    struct wire_field field;
+    bool failed;
+    *count = *version = 0;
+    while (next_field(&cursor, &field, &failed)) {
+        if (field.number == 1 && field.wire_type == 2) {
+            if (!parse_segment(field.bytes, &segment)) {
+                return false;
+            }
+            *count = segment_count(&segment);
+        } else if (field.number == 2 && field.wire_type == 0) {
+            *version = field.value;
+        }
+    }
+    return !failed;
+}
+
+lake_status lance_row_versions_read(struct lake_bytes sequence, uint64_t start, uint64_t count,
+                                    uint64_t *out, struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(sequence);
+    struct reading reading = {start, count, out};
+    struct wire_field field;
+    bool failed = false;
+    while (reading.count > 0 && next_field(&cursor, &field, &failed)) {
+        uint64_t there, version, skip;
+        if (field.number != 1 || field.wire_type != 2) {
+            continue;
+        }
+        if (!parse_run(field.bytes, &there, &version)) {
+            return broken(err);
+        }
+        uint64_t take = advance(&reading, there, &skip);
+        for (uint64_t i = 0; i < take; i++) {
+            reading.out[i] = version;
+        }
+        reading.out += take;
+    }
+    return finish(&reading, failed, err);
+}
+
+/* ---- whole sequences ---- */
+
+static lake_status too_long(struct lake_error *err)
+{
+    return lake_fail(err, LAKE_DATA_LOSS, "a sequence of row ids is longer than its fragment");
+}
+
+lake_status lance_row_ids_decode(struct lake_bytes sequence, uint64_t row_count, uint64_t *out,
+                                 struct lake_error *err)
+{
+    uint64_t more;
+    lake_status status = lance_row_ids_read(sequence, 0, row_count, out, err);
+    return status == LAKE_OK && lance_row_ids_read(sequence, row_count, 1, &more, NULL) == LAKE_OK
+               ? too_long(err)
+               : status;
+}
+
+lake_status lance_row_versions_decode(struct lake_bytes sequence, uint64_t row_count, uint64_t *out,
+                                      struct lake_error *err)
+{
+    uint64_t more;
+    lake_status status = lance_row_versions_read(sequence, 0, row_count, out, err);
+    return status == LAKE_OK &&
+                   lance_row_versions_read(sequence, row_count, 1, &more, NULL) == LAKE_OK
+               ? too_long(err)
+               : status;
+}
