@@ -164,6 +164,10 @@ struct query_plan *query_plans_take(struct query_plans *plans, struct lake_str s
         unlink_plan(plans, found);
     pthread_mutex_unlock(&plans->lock);
     free_list(expired);
+    if (found != NULL && !sql_query_usable(found->query)) {
+        query_plan_free(found);
+        found = NULL;
+    }
     return found;
 }
 

@@ -89,6 +89,8 @@ struct sql_bridge_batch_limits {
 lake_status sql_bridge_next(struct sql_bridge_query *query,
                             const struct sql_bridge_batch_limits *limits, struct ArrowArray *out,
                             bool *end, struct lake_error *err);
+bool sql_bridge_is_broken(void *database); /* a fatal error has made it refuse everything */
+void sql_bridge_break(void *database);     /* as such an error does */
 bool sql_bridge_rewind(struct sql_bridge_query *query); /* as sql_query_rewind */
 void sql_bridge_interrupt(struct sql_bridge_query *query);
 void sql_bridge_query_free(struct sql_bridge_query *query);

@@ -10,6 +10,7 @@
 #include "duckdb/main/prepared_statement.hpp"
 #include "duckdb/main/prepared_statement_data.hpp"
 #include "duckdb/main/stream_query_result.hpp"
+#include "duckdb/main/valid_checker.hpp"
 
 #include "duckdb/parser/expression/constant_expression.hpp"
 #include "duckdb/parser/parsed_data/create_schema_info.hpp"
@@ -509,6 +510,19 @@ lake_status sql_bridge_next(struct sql_bridge_query *query,
     auto status = Guarded(err, [&] { return Next(*query, *limits, out, end, err); });
     query->failed = query->failed || status != LAKE_OK;
     return status;
+}
+
+bool sql_bridge_is_broken(void *database)
+{
+    return ValidChecker::IsInvalidated(*DatabaseOf(database).instance);
+}
+
+void sql_bridge_break(void *database)
+{
+    (void)Guarded(nullptr, [&] {
+        ValidChecker::Invalidate(*DatabaseOf(database).instance, "a fault was asked for");
+        return LAKE_OK;
+    });
 }
 
 bool sql_bridge_rewind(struct sql_bridge_query *query)

@@ -1,5 +1,6 @@
 /*
- * The engine: one DuckDB instance, opened and locked down in the order that leaves no gap.
+ * The engine: a DuckDB instance, opened and locked down in the order that leaves no gap, and
+ * another one when that has broken.
  *
  * Extensions are never fetched or loaded by themselves; then the catalog is attached; then limits;
  * then external access goes off and the configuration is locked. What these settings do not block,
@@ -9,6 +10,7 @@
 #include "sql_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define DEFAULT_TEMP_LIMIT_BYTES (UINT64_C(16) << 30)
@@ -126,6 +128,81 @@ lake_status sql_file_metadata_new(char **out, struct lake_error *err)
     return status;
 }
 
+/* ---- instances ---- */
+
+void sql_instance_unref(struct sql_instance *instance)
+{
+    if (instance != NULL &&
+        atomic_fetch_sub_explicit(&instance->references, 1, memory_order_acq_rel) == 1) {
+        duckdb_close(&instance->database);
+        base_free(instance);
+    }
+}
+
+static lake_status open_instance(const struct sql_engine *engine, struct sql_instance **out,
+                                 struct lake_error *err)
+{
+    struct sql_instance *instance = base_calloc_array(1, sizeof(*instance));
+    if (instance == NULL) {
+        return base_fail_no_memory(err, sizeof(*instance));
+    }
+    atomic_init(&instance->references, 1);
+    duckdb_config config = NULL;
+    char *message = NULL;
+    lake_status status = make_config(&engine->options, &config, err);
+    if (status != LAKE_OK) {
+        goto out;
+    }
+    if (duckdb_open_ext(NULL, &instance->database, config, &message) != DuckDBSuccess) {
+        status = lake_fail(err, LAKE_INTERNAL, "the SQL engine did not open: %s",
+                           message == NULL ? "no message" : message);
+        goto out;
+    }
+    struct sql_bridge_file_type file_type = {.extension_name = ARROW_FILE_EXTENSION_NAME,
+                                             .metadata = engine->file_metadata};
+    status = sql_bridge_install(instance->database, &file_type, err);
+    if (status == LAKE_OK) {
+        status = lock_down(instance->database, err);
+    }
+out:
+    duckdb_free(message);
+    duckdb_destroy_config(&config);
+    if (status == LAKE_OK) {
+        *out = instance;
+    } else {
+        sql_instance_unref(instance);
+    }
+    return status;
+}
+
+lake_status sql_engine_take(struct sql_engine *engine, struct sql_instance **out,
+                            struct lake_error *err)
+{
+    struct sql_instance *broken = NULL;
+    lake_status status = LAKE_OK;
+    pthread_mutex_lock(&engine->lock);
+    if (sql_bridge_is_broken(engine->current->database)) {
+        struct sql_instance *fresh = NULL;
+        status = open_instance(engine, &fresh, err);
+        if (status == LAKE_OK) {
+            broken = engine->current;
+            engine->current = fresh;
+        }
+    }
+    if (status == LAKE_OK) {
+        *out = engine->current;
+        atomic_fetch_add_explicit(&engine->current->references, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (broken != NULL) {
+        base_log(BASE_LOG_ERROR, "the SQL engine broke at a statement and was replaced", NULL);
+    }
+    sql_instance_unref(broken);
+    return status;
+}
+
+/* ---- the engine ---- */
+
 lake_status sql_engine_open(const struct sql_engine_options *options, struct sql_engine **out,
                             struct lake_error *err)
 {
@@ -133,30 +210,22 @@ lake_status sql_engine_open(const struct sql_engine_options *options, struct sql
     if (engine == NULL) {
         return base_fail_no_memory(err, sizeof(*engine));
     }
-    duckdb_config config = NULL;
-    char *message = NULL;
-    lake_status status = sql_file_metadata_new(&engine->file_metadata, err);
-    if (status != LAKE_OK) {
-        goto out;
+    pthread_mutex_init(&engine->lock, NULL);
+    engine->options = *options;
+    lake_status status = LAKE_OK;
+    if (options->temp_directory != NULL) {
+        engine->temp_directory = base_strdup(options->temp_directory);
+        engine->options.temp_directory = engine->temp_directory;
+        if (engine->temp_directory == NULL) {
+            status = base_fail_no_memory(err, strlen(options->temp_directory) + 1);
+        }
     }
-    status = make_config(options, &config, err);
-    if (status != LAKE_OK) {
-        goto out;
-    }
-    if (duckdb_open_ext(NULL, &engine->database, config, &message) != DuckDBSuccess) {
-        status = lake_fail(err, LAKE_INTERNAL, "the SQL engine did not open: %s",
-                           message == NULL ? "no message" : message);
-        goto out;
-    }
-    struct sql_bridge_file_type file_type = {.extension_name = ARROW_FILE_EXTENSION_NAME,
-                                             .metadata = engine->file_metadata};
-    status = sql_bridge_install(engine->database, &file_type, err);
     if (status == LAKE_OK) {
-        status = lock_down(engine->database, err);
+        status = sql_file_metadata_new(&engine->file_metadata, err);
     }
-out:
-    duckdb_free(message);
-    duckdb_destroy_config(&config);
+    if (status == LAKE_OK) {
+        status = open_instance(engine, &engine->current, err);
+    }
     if (status == LAKE_OK) {
         *out = engine;
     } else {
@@ -170,7 +239,9 @@ void sql_engine_free(struct sql_engine *engine)
     if (engine == NULL) {
         return;
     }
-    duckdb_close(&engine->database);
+    sql_instance_unref(engine->current);
+    pthread_mutex_destroy(&engine->lock);
     base_free(engine->file_metadata);
+    base_free(engine->temp_directory);
     base_free(engine);
 }

@@ -9,6 +9,7 @@
 #define MAX_BATCH_BYTES     (1024 * 1024 * 1024) /* leaves 32-bit offsets room for one row more */
 
 struct sql_query {
+    struct sql_instance *instance;
     struct sql_bridge_query *bridge;
     struct sql_bridge_batch_limits limits;
     struct ArrowSchema schema;
@@ -79,7 +80,14 @@ lake_status sql_result_schema(const struct sql_bridge_query *query, struct Arrow
     return status;
 }
 
-static lake_status prepare(struct sql_engine *engine, struct lake_str sql,
+static void release_tables(const struct sql_source_table *tables, size_t table_count)
+{
+    for (size_t i = 0; i < table_count; i++) {
+        tables[i].source.methods->unref(tables[i].source.object);
+    }
+}
+
+static lake_status prepare(const struct sql_instance *instance, struct lake_str sql,
                            const struct sql_source_table *tables, size_t table_count,
                            const char *default_schema, struct sql_bridge_query **out,
                            struct lake_error *err)
@@ -89,9 +97,7 @@ static lake_status prepare(struct sql_engine *engine, struct lake_str sql,
     lake_status status = bound == NULL ? base_fail_no_memory(err, table_count * sizeof(*bound))
                                        : sql_statement_parse(sql, &statement, err);
     if (status != LAKE_OK) {
-        for (size_t i = 0; i < table_count; i++) {
-            tables[i].source.methods->unref(tables[i].source.object);
-        }
+        release_tables(tables, table_count);
         base_free(bound);
         return status;
     }
@@ -101,7 +107,7 @@ static lake_status prepare(struct sql_engine *engine, struct lake_str sql,
                                              .at_version = tables[i].at_version,
                                              .source = tables[i].source};
     }
-    status = sql_bridge_prepare(engine->database, statement, bound, table_count, default_schema,
+    status = sql_bridge_prepare(instance->database, statement, bound, table_count, default_schema,
                                 out, err);
     base_free(bound);
     return status;
@@ -118,16 +124,25 @@ lake_status sql_query_prepare_sources(struct sql_engine *engine, struct lake_str
         options = &defaults;
     }
     const char *schema = options->default_schema == NULL ? "main" : options->default_schema;
+    struct sql_instance *instance = NULL;
     struct sql_bridge_query *bridge = NULL;
-    lake_status status = prepare(engine, sql, tables, table_count, schema, &bridge, err);
+    lake_status status = sql_engine_take(engine, &instance, err);
     if (status != LAKE_OK) {
+        release_tables(tables, table_count);
+        return status;
+    }
+    status = prepare(instance, sql, tables, table_count, schema, &bridge, err);
+    if (status != LAKE_OK) {
+        sql_instance_unref(instance);
         return status;
     }
     struct sql_query *query = base_calloc_array(1, sizeof(*query));
     if (query == NULL) {
         sql_bridge_query_free(bridge);
+        sql_instance_unref(instance);
         return base_fail_no_memory(err, sizeof(*query));
     }
+    query->instance = instance;
     int64_t rows = options->batch_rows > 0 ? options->batch_rows : DEFAULT_BATCH_ROWS;
     int64_t bytes = options->batch_bytes > 0 ? options->batch_bytes : DEFAULT_BATCH_BYTES;
     query->bridge = bridge;
@@ -156,12 +171,20 @@ const struct ArrowSchema *sql_query_schema(const struct sql_query *query)
 lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool *end,
                            struct lake_error *err)
 {
+    if (BASE_FAULT("sql.engine.breaks", NULL) != LAKE_OK) {
+        sql_bridge_break(query->instance->database);
+    }
     return sql_bridge_next(query->bridge, &query->limits, out, end, err);
+}
+
+bool sql_query_usable(const struct sql_query *query)
+{
+    return !sql_bridge_is_broken(query->instance->database);
 }
 
 bool sql_query_rewind(struct sql_query *query)
 {
-    return sql_bridge_rewind(query->bridge);
+    return sql_query_usable(query) && sql_bridge_rewind(query->bridge);
 }
 
 void sql_query_interrupt(struct sql_query *query)
@@ -175,6 +198,7 @@ void sql_query_free(struct sql_query *query)
         return;
     }
     sql_bridge_query_free(query->bridge);
+    sql_instance_unref(query->instance);
     if (query->schema.release != NULL) {
         ArrowSchemaRelease(&query->schema);
     }

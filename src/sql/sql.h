@@ -103,6 +103,9 @@ lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool
  * true. False when it has to be prepared anew: it failed, was interrupted or left early, or the
  * same statement on the same tables may give other rows the next time (now(), random()). */
 bool sql_query_rewind(struct sql_query *query);
+/* False once a fatal error, of any statement, has broken the instance that it was prepared on: it
+ * has to be prepared anew, on another one (Q08). */
+bool sql_query_usable(const struct sql_query *query);
 void sql_query_interrupt(struct sql_query *query); /* thread-safe, any number of times */
 void sql_query_free(struct sql_query *query);      /* NULL is allowed */
 

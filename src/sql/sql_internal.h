@@ -5,13 +5,30 @@
 #include "bridge.h"
 #include "sql.h"
 #include <duckdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define SQL_MAX_STATEMENT_BYTES (1024 * 1024)
 
-struct sql_engine {
+/* One DuckDB. A fatal error in a statement makes it refuse all others for ever (Q08), so an engine
+ * replaces it; statements that are under way keep the one that they began on. */
+struct sql_instance {
+    atomic_uint references;
     duckdb_database database;
-    char *file_metadata;
 };
+
+struct sql_engine {
+    struct sql_engine_options options;
+    char *temp_directory;
+    char *file_metadata;
+    pthread_mutex_t lock; /* guards current; held while it is replaced */
+    struct sql_instance *current;
+};
+
+/* A reference to an instance that works. */
+lake_status sql_engine_take(struct sql_engine *engine, struct sql_instance **out,
+                            struct lake_error *err);
+void sql_instance_unref(struct sql_instance *instance); /* NULL is allowed */
 
 /* Runs a statement of our own on a connection of its own. */
 lake_status sql_engine_run(duckdb_database database, const char *sql, struct lake_error *err);

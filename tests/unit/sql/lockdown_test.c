@@ -310,7 +310,7 @@ static void is_refused_past_the_gate(const struct attack *attack, const char *sq
 {
     char message[512] = "";
     duckdb_connection connection;
-    assert_int_equal(duckdb_connect(engine->database, &connection), DuckDBSuccess);
+    assert_int_equal(duckdb_connect(engine->current->database, &connection), DuckDBSuccess);
     if (attack->before != NULL) {
         char *before = in_directory(attack->before);
         (void)runs(connection, before, message, sizeof(message));
@@ -400,7 +400,7 @@ static void a_connection_without_tables_sees_none(void **state)
     (void)state;
     char message[512] = "";
     duckdb_connection connection;
-    assert_int_equal(duckdb_connect(engine->database, &connection), DuckDBSuccess);
+    assert_int_equal(duckdb_connect(engine->current->database, &connection), DuckDBSuccess);
     assert_false(runs(connection, "SELECT * FROM lake.main.t", message, sizeof(message)));
     assert_false(runs(connection, "CREATE TABLE lake.main.t (a INT)", message, sizeof(message)));
     assert_false(runs(connection, "CREATE SCHEMA lake.x", message, sizeof(message)));
