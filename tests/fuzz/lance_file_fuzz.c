@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     for (uint32_t i = 0; i < lance_file_column_count(file) && i < MAX_COLUMNS; i++)
         for (size_t k = 0; k < fuzz_schema.field_count; k++)
-            fuzz_read_field(file, &fuzz_schema.fields[k], i, k % 2 == 0);
+            (void)fuzz_read_field(file, &fuzz_schema.fields[k], i, k % 2 == 0);
     lance_file_unref(file);
     return 0;
 }

@@ -192,9 +192,9 @@ static inline void fuzz_check_array(const struct ArrowSchema *type, struct Arrow
 }
 
 /* Every node of the field's tree is read from the column that stands at its place in pre-order, or
- * from the last one. */
-static inline void fuzz_read_field(struct lance_file *file, const struct lance_field *field,
-                                   uint32_t first, bool descriptions)
+ * from the last one. Returns what became of reading all rows. */
+static inline lake_status fuzz_read_field(struct lance_file *file, const struct lance_field *field,
+                                          uint32_t first, bool descriptions)
 {
     struct lake_error err = {0};
     struct lance_field_reader *reader = NULL;
@@ -208,17 +208,20 @@ static inline void fuzz_read_field(struct lance_file *file, const struct lance_f
         sources[i] = (struct lance_column_source){file, (int32_t)column};
     }
     uint64_t rows = BASE_MIN(file->columns[first].row_count, (uint64_t)FUZZ_MAX_ROWS);
-    if (lance_field_reader_new(field, sources, descriptions, NULL, &reader, &err) != LAKE_OK)
-        return;
+    lake_status status = lance_field_reader_new(field, sources, descriptions, NULL, &reader, &err);
+    if (status != LAKE_OK)
+        return status;
     must(descriptions ? (int)lance_field_description_type(field, &type, &err)
                       : ArrowSchemaDeepCopy(field->arrow, &type));
-    if (lance_field_reader_read(reader, 0, rows, &array, &err) == LAKE_OK)
+    status = lance_field_reader_read(reader, 0, rows, &array, &err);
+    if (status == LAKE_OK)
         fuzz_check_array(&type, &array);
     for (uint64_t row = 0; row < rows; row += rows / 3 + 1)
         if (lance_field_reader_read(reader, row, (rows - row + 1) / 2, &array, &err) == LAKE_OK)
             fuzz_check_array(&type, &array);
     lance_field_reader_free(reader);
     type.release(&type);
+    return status;
 }
 
 struct fuzz_page {
@@ -293,7 +296,7 @@ static inline void fuzz_read_pages(const uint8_t *data, size_t size, uint32_t la
                               .row_count = pages[0].page.row_count,
                               .columns = columns,
                               .column_count = count};
-    fuzz_read_field(&file, &fuzz_schema.fields[kind % fuzz_schema.field_count], 0, odd > 127);
+    (void)fuzz_read_field(&file, &fuzz_schema.fields[kind % fuzz_schema.field_count], 0, odd > 127);
     base_buffer_fini(&wrapped);
 }
 

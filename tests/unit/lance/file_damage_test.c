@@ -1,0 +1,120 @@
+/* libs: lance */
+/*
+ * Small data files that pylance wrote (the seeds of lance_file_fuzz), with every byte of them
+ * changed and every end cut off: reading ends in a typed error or in arrays that Arrow's validation
+ * passes. `make sanitize` sees what lies beyond.
+ */
+#include "../../fuzz/lance_fuzz.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#define CORPUS     LAKE_SOURCE_DIR "/tests/fuzz/corpus/lance_file"
+#define MAX_BYTES  1600
+#define MAX_KINDS  64
+#define FILE_COUNT 12 /* at least so many must be there */
+
+/* A file and the kinds of columns that it can be read as. */
+struct sample {
+    uint8_t data[MAX_BYTES];
+    size_t size;
+    size_t kinds[MAX_KINDS];
+    size_t kind_count;
+};
+
+static lake_status read_as(const uint8_t *data, size_t size, size_t kind)
+{
+    struct lake_error err = {0};
+    struct lance_file *file = NULL;
+    fuzz_set_up(data, size);
+    lake_status status = lance_file_open(fuzz_store, LAKE_STR("data/f.lance"), 0, &file, &err);
+    if (status != LAKE_OK)
+        return status;
+    if (lance_file_column_count(file) == 0)
+        status = LAKE_DATA_LOSS;
+    else
+        status = fuzz_read_field(file, &fuzz_schema.fields[kind], 0, kind % 2 == 0);
+    lance_file_unref(file);
+    return status;
+}
+
+static bool load(const char *name, struct sample *out)
+{
+    char path[4096];
+    struct stat info;
+    (void)snprintf(path, sizeof(path), "%s/%s", CORPUS, name);
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || (size_t)info.st_size > MAX_BYTES)
+        return false;
+    FILE *stream = fopen(path, "rb");
+    assert_non_null(stream);
+    out->size = fread(out->data, 1, MAX_BYTES, stream);
+    (void)fclose(stream);
+    out->kind_count = 0;
+    fuzz_set_up(out->data, out->size);
+    for (size_t kind = 0; kind < fuzz_schema.field_count && kind < MAX_KINDS; kind++)
+        if (read_as(out->data, out->size, kind) == LAKE_OK)
+            out->kinds[out->kind_count++] = kind;
+    assert_true(out->kind_count > 0);
+    return true;
+}
+
+static void assert_typed(lake_status status)
+{
+    bool typed = status == LAKE_OK || status == LAKE_DATA_LOSS || status == LAKE_UNIMPLEMENTED ||
+                 status == LAKE_RESOURCE_EXHAUSTED || status == LAKE_OUT_OF_RANGE;
+    if (!typed)
+        print_error("%s\n", lake_status_name(status));
+    assert_true(typed);
+}
+
+/* An exact-size copy, so that a sanitizer sees the first byte read past the end. */
+static void read_damaged(const struct sample *sample, size_t size, size_t at, uint8_t change)
+{
+    uint8_t *copy = base_alloc(size + 1);
+    assert_non_null(copy);
+    memcpy(copy, sample->data, size);
+    if (at < size)
+        copy[at] ^= change;
+    for (size_t i = 0; i < sample->kind_count; i++)
+        assert_typed(read_as(copy, size, sample->kinds[i]));
+    base_free(copy);
+}
+
+static void damage(const struct sample *sample)
+{
+    for (size_t at = 0; at < sample->size; at++) {
+        read_damaged(sample, sample->size, at, (uint8_t)(1U << (at % 8)));
+        read_damaged(sample, sample->size, at, 0xFF);
+    }
+    for (size_t size = 0; size < sample->size; size++)
+        read_damaged(sample, size, size, 0);
+}
+
+static void every_changed_byte_of_small_files_is_a_typed_error_or_harmless(void **state)
+{
+    (void)state;
+    static struct sample sample;
+    size_t files = 0;
+    DIR *directory = opendir(CORPUS);
+    assert_non_null(directory);
+    for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+        if (!load(entry->d_name, &sample))
+            continue;
+        damage(&sample);
+        files++;
+    }
+    (void)closedir(directory);
+    assert_true(files >= FILE_COUNT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_changed_byte_of_small_files_is_a_typed_error_or_harmless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
