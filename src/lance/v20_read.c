@@ -100,7 +100,10 @@ static lake_status open_nodes(struct lance_v20_reader *reader, const struct lanc
     node->type = type;
     node->source = sources[reader->node_count++];
     if (field->kind == LANCE_NODE_FSL_STRUCT)
-        return lake_fail(err, LAKE_DATA_LOSS, "a fixed-size list of structs in storage 2.0");
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "column \"%s\" is a fixed-size list of structs in storage 2.0, which "
+                         "cannot be read",
+                         field->name);
     lake_status status = open_node(reader, node, err);
     for (size_t i = 0;
          status == LAKE_OK && field->kind != LANCE_NODE_LEAF && i < field->child_count; i++)

@@ -208,6 +208,8 @@ static inline lake_status fuzz_read_field(struct lance_file *file, const struct 
         sources[i] = (struct lance_column_source){file, (int32_t)column};
     }
     uint64_t rows = BASE_MIN(file->columns[first].row_count, (uint64_t)FUZZ_MAX_ROWS);
+    if (field->kind == LANCE_NODE_FSL_STRUCT)
+        rows /= 2; /* its columns have a row for each of its two items */
     lake_status status = lance_field_reader_new(field, sources, descriptions, NULL, &reader, &err);
     if (status != LAKE_OK)
         return status;

@@ -117,6 +117,7 @@ COLUMNS = [  # the first number: which kind of column in lance_fuzz.h
     (17, pa.array([b"blob" * i if i % 3 else (b"" if i % 2 else None) for i in range(12)], pa.large_binary()), BLOB),
     (18, pa.array([b"blob" * i if i % 3 else (b"" if i % 2 else None) for i in range(12)], pa.large_binary()), BLOB),
     (19, pa.array(['{"a":[1,-2.5,null,true],"b":{"c":"x\\n"}}', None, "[]"] * 4, JSON), {}),
+    # Storage 2.0 writes this, but nobody reads it.
     (20, pa.FixedSizeListArray.from_arrays(struct_of(x=INTS), 2), {}),
     (21, packed_list(), {}),
     (22, pa.nulls(N), {}),
@@ -193,7 +194,7 @@ def main():
                 if number == 1 and minor == 1:
                     for seed in codec_seeds(body, buffers):
                         put("lance_codec", seed)
-            if kind in (0, 5, 7, 12, 16, 17) and len(data) < 2500:
+            if kind in (0, 5, 7, 10, 12, 15, 16, 17, 18, 19, 20, 23) and (kind, minor) != (20, 0) and len(data) < 2500:
                 put("lance_file", data)
     documents = [b"\x20\0\0\0\0\0\0\0", b"\x20\0\0\0\x20\0\0\x09\x60\x3f\xf8\0\0\0\0\0\0", b"\x80\0\0\0",
                  bytes.fromhex("4000000110000001500000286140000001100000015000001b6280000002200000025000000d50014000000110000001"

@@ -58,6 +58,8 @@ static bool load(const char *name, struct sample *out)
     for (size_t kind = 0; kind < fuzz_schema.field_count && kind < MAX_KINDS; kind++)
         if (read_as(out->data, out->size, kind) == LAKE_OK)
             out->kinds[out->kind_count++] = kind;
+    if (out->kind_count == 0)
+        print_error("%s is none of the kinds of columns\n", name);
     assert_true(out->kind_count > 0);
     return true;
 }
@@ -94,9 +96,23 @@ static void damage(const struct sample *sample)
         read_damaged(sample, size, size, 0);
 }
 
-static void every_changed_byte_of_small_files_is_a_typed_error_or_harmless(void **state)
+static void starve(const struct sample *sample)
 {
-    (void)state;
+    for (size_t i = 0; i < sample->kind_count; i++) {
+        bool done = false;
+        for (uint64_t nth = 1; !done; nth++) {
+            base_fault_fail_nth_alloc(nth);
+            lake_status status = read_as(sample->data, sample->size, sample->kinds[i]);
+            done = base_fault_alloc_count() < nth;
+            base_fault_fail_nth_alloc(0);
+            assert_true(status == LAKE_OK || (status == LAKE_RESOURCE_EXHAUSTED && !done));
+            assert_true(nth < 100000);
+        }
+    }
+}
+
+static void each_file(void (*test)(const struct sample *sample))
+{
     static struct sample sample;
     size_t files = 0;
     DIR *directory = opendir(CORPUS);
@@ -104,17 +120,30 @@ static void every_changed_byte_of_small_files_is_a_typed_error_or_harmless(void 
     for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         if (!load(entry->d_name, &sample))
             continue;
-        damage(&sample);
+        test(&sample);
         files++;
     }
     (void)closedir(directory);
     assert_true(files >= FILE_COUNT);
 }
 
+static void every_changed_byte_of_small_files_is_a_typed_error_or_harmless(void **state)
+{
+    (void)state;
+    each_file(damage);
+}
+
+static void every_failing_allocation_of_a_read_is_an_error(void **state)
+{
+    (void)state;
+    each_file(starve);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_changed_byte_of_small_files_is_a_typed_error_or_harmless),
+        cmocka_unit_test(every_failing_allocation_of_a_read_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
