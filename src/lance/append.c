@@ -405,6 +405,12 @@ static void shift_ids(struct lance_field *fields, size_t count, int32_t by)
     }
 }
 
+void lance_shift_field_ids(struct lance_schema *schema, int32_t by)
+{
+    shift_ids(schema->fields, schema->field_count, by);
+    schema->max_field_id += by;
+}
+
 /* The newest version, or NULL when there is no dataset yet. */
 static lake_status open_if_there(struct storage_store *store, struct lance_dataset **out,
                                  struct lake_error *err)
@@ -424,9 +430,7 @@ static lake_status start_overwrite(struct storage_store *store, struct lance_sch
         const struct lance_manifest *manifest = (*base)->manifest;
         status = lance_manifest_check_changeable(manifest, err);
         if ((manifest->pb->writer_feature_flags & LANCE_FLAG_UNIQUE_FIELD_IDS) != 0) {
-            int32_t by = lance_max_field_id(manifest->pb) + 1;
-            shift_ids(schema->fields, schema->field_count, by);
-            schema->max_field_id += by;
+            lance_shift_field_ids(schema, lance_max_field_id(manifest->pb) + 1);
         }
         if (profile == LANCE_PROFILE_BALANCED) {
             profile = lance_profile_of(manifest->config, manifest->config_count, &manifest->schema);

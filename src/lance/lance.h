@@ -301,4 +301,43 @@ lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *a
                                    size_t count, const struct lance_commit_options *options,
                                    struct lance_change *out, struct lake_error *err);
 
+/* The content of an older version as the newest: schema, rows, indices, configuration. NOT_FOUND
+ * when that version is not there. Never in conflict. */
+lake_status lance_restore(struct lance_dataset *base, uint64_t version,
+                          const struct lance_commit_options *options, uint64_t *new_version,
+                          struct lake_error *err);
+
+/* Top-level columns. Data files stay as they are. NOT_FOUND, ALREADY_EXISTS by name; an index on a
+ * dropped column goes with it; the last column stays. */
+lake_status lance_drop_column(struct lance_dataset *base, const char *name,
+                              const struct lance_commit_options *options, uint64_t *version,
+                              struct lake_error *err);
+lake_status lance_rename_column(struct lance_dataset *base, const char *name, const char *new_name,
+                                const struct lance_commit_options *options, uint64_t *version,
+                                struct lake_error *err);
+/* A nullable column, null in every row. INVALID_ARGUMENT for a type that Lance cannot hold. */
+lake_status lance_add_column(struct lance_dataset *base, const struct ArrowSchema *column,
+                             const struct lance_commit_options *options, uint64_t *version,
+                             struct lake_error *err);
+
+/* ---- tags ---- */
+
+#define LANCE_REF_NAME_BYTES 512
+struct lance_tag {
+    char name[LANCE_REF_NAME_BYTES];
+    char branch[LANCE_REF_NAME_BYTES]; /* empty: main */
+    uint64_t version;
+};
+/* A tag names a version, which then stays when others are cleaned up. `root` is rooted at main's
+ * directory; `branch` NULL: main. INVALID_ARGUMENT for a name that is none, NOT_FOUND for a version
+ * or a tag that is not there, ALREADY_EXISTS for a tag that is. */
+lake_status lance_tag_create(struct storage_store *root, const char *tag, const char *branch,
+                             uint64_t version, struct lake_error *err);
+lake_status lance_tag_update(struct storage_store *root, const char *tag, const char *branch,
+                             uint64_t version, struct lake_error *err);
+lake_status lance_tag_delete(struct storage_store *root, const char *tag, struct lake_error *err);
+/* By name; base_free(*out). DATA_LOSS for a tag that cannot be read. */
+lake_status lance_tags_list(struct storage_store *root, struct lance_tag **out, size_t *count,
+                            struct lake_error *err);
+
 #endif

@@ -33,6 +33,11 @@ static bool is_name(struct lake_str name)
     return true;
 }
 
+bool lance_ref_name_valid(const char *tag)
+{
+    return is_name(base_str_of(tag)) && strlen(tag) < LANCE_REF_NAME_BYTES;
+}
+
 static bool is_branch_name(const char *branch)
 {
     const char *at = branch;
@@ -75,7 +80,7 @@ lake_status lance_tag_read(struct storage_store *root, const char *tag, struct l
 {
     char key[LANCE_REF_NAME_BYTES + 32];
     struct base_buffer text;
-    if (!is_name(base_str_of(tag)) || strlen(tag) >= LANCE_REF_NAME_BYTES) {
+    if (!lance_ref_name_valid(tag)) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "'%.100s' is no name of a tag", tag);
     }
     (void)snprintf(key, sizeof(key), "_refs/tags/%s.json", tag);

@@ -219,11 +219,11 @@ lake_status lance_bases_find(const struct lance_bases *bases, uint32_t id,
 
 /* ---- refs.c ---- */
 
-#define LANCE_REF_NAME_BYTES 512
 struct lance_ref {
     char branch[LANCE_REF_NAME_BYTES]; /* empty: main */
     uint64_t version;
 };
+bool lance_ref_name_valid(const char *tag);
 /* `root` is main's directory. NOT_FOUND: there is no such tag. */
 lake_status lance_tag_read(struct storage_store *root, const char *tag, struct lance_ref *out,
                            struct lake_error *err);
@@ -475,6 +475,9 @@ lake_status lance_words_for(const struct lance_dataset *dataset, uint64_t **out,
                             struct lake_error *err);
 
 /* ---- append.c ---- */
+
+/* Where field ids do not begin at 0. */
+void lance_shift_field_ids(struct lance_schema *schema, int32_t by);
 
 /* INVALID_ARGUMENT names the column of a null where the schema forbids one. */
 lake_status lance_check_nulls(const struct lance_schema *schema, const struct ArrowArray *batch,

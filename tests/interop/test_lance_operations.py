@@ -245,3 +245,133 @@ def test_a_delete_killed_at_a_step_is_all_or_nothing(path, point):
     assert assert_agree(path)["id"].to_pylist() == list(range(5 if visible else 0, 20))
     lake_change("delete", path, "--where", "id", "<", 6)
     assert assert_agree(path)["id"].to_pylist() == list(range(6, 20))
+
+
+# ---- restore ------------------------------------------------------------------------------------
+
+
+def test_a_restored_version_is_the_newest_and_goes_on(path, storage):
+    lake_write(sample(0, 50), path, storage)
+    lake_write(sample(50, 50), path, storage, append=True)
+    lance.dataset(str(path)).delete("id < 30")
+    lake_overwrite(pa.table({"other": [1, 2]}), path, storage)
+    assert lake_change("restore", path, 2) == [5]
+    assert assert_agree(path).to_pylist() == sample(0, 100).to_pylist()
+    assert type(lance.dataset(str(path)).read_transaction(5).operation).__name__ == "Restore"
+    lake_write(sample(100, 1), path, storage, append=True)
+    assert [f.fragment_id for f in lance.dataset(str(path)).get_fragments()] == [0, 1, 3]
+    lance.dataset(str(path), version=4).restore()
+    assert lake_change("restore", path, 3) == [8]
+    assert assert_agree(path)["id"].to_pylist() == list(range(30, 100))
+    done = run_change("restore", path, 77)
+    assert done.returncode == 1 and b"NOT_FOUND" in done.stderr
+
+
+def test_row_ids_are_not_given_twice_after_a_restore(path):
+    lance.write_dataset(sample(0, 10), str(path), enable_stable_row_ids=True)
+    lake_write(sample(10, 10), path, append=True)
+    lake_change("restore", path, 1)
+    lake_write(sample(20, 5), path, append=True)
+    rows = lance.dataset(str(path)).to_table(with_row_id=True)
+    assert rows["_rowid"].to_pylist() == [*range(10), *range(20, 25)]
+    assert rows["id"].to_pylist() == rows["_rowid"].to_pylist()
+
+
+# ---- columns ------------------------------------------------------------------------------------
+
+
+def test_columns_are_dropped_renamed_and_added(path, storage):
+    lake_write(sample(0, 40), path, storage)
+    uri = str(path)
+    lance.dataset(uri).create_scalar_index("id", "BTREE")
+    lance.dataset(uri).create_scalar_index("name", "BTREE")
+    assert lake_change("drop", path, "name") == [4]
+    dataset = lance.dataset(uri)
+    assert [i.name for i in dataset.describe_indices()] == ["id_idx"]
+    assert dataset.to_table(filter="id = 7").num_rows == 1
+    assert_agree(path)
+    assert lake_change("rename", path, "s", "state") == [5]
+    assert assert_agree(path).column_names == ["id", "x", "tags", "pose", "state"]
+    assert lake_change("add", path, "note", "utf8") == [6]
+    assert lake_change("add", path, "box", "struct<a: int32, b: list<float>>") == [7]
+    rows = assert_agree(path)
+    assert rows["note"].to_pylist() == rows["box"].to_pylist() == [None] * 40
+    more = rows.slice(0, 1).set_column(5, "note", pa.array(["hello"])).cast(rows.schema)
+    lake_write(more, path, storage, append=True)
+    assert assert_agree(path)["note"].to_pylist()[-1] == "hello"
+    lance.write_dataset(more, uri, mode="append")
+    dataset = lance.dataset(uri)
+    dataset.add_columns({"twice": "id * 2"})
+    dataset.drop_columns(["x"])
+    lance.dataset(uri).optimize.compact_files()
+    rows = assert_agree(path)
+    assert rows.column_names == ["id", "tags", "pose", "state", "note", "box", "twice"]
+    assert rows.num_rows == 42
+    lake_change("drop", path, "twice")
+    lake_change("add", path, "twice", "int64")
+    assert set(assert_agree(path)["twice"].to_pylist()) == {None}
+    for entry in lance.dataset(uri).versions():
+        assert_agree(path, entry["version"])
+
+
+def test_changes_of_columns_that_cannot_be_are_refused(path):
+    lake_write(pa.table({"a": [1], "b": [2]}), path)
+    for words, code in (
+        (("drop", "c"), b"NOT_FOUND"),
+        (("rename", "c", "d"), b"NOT_FOUND"),
+        (("rename", "a", "b"), b"ALREADY_EXISTS"),
+        (("rename", "a", "x.y"), b"INVALID_ARGUMENT"),
+        (("add", "a", "int32"), b"ALREADY_EXISTS"),
+        (("add", "c", "int32!"), b"INVALID_ARGUMENT"),
+    ):
+        done = run_change(words[0], path, *words[1:])
+        assert done.returncode == 1 and code in done.stderr, words
+    lake_change("drop", path, "a")
+    done = run_change("drop", path, "b")
+    assert done.returncode == 1 and b"FAILED_PRECONDITION" in done.stderr
+    assert lance.dataset(str(path)).version == 2
+
+
+def test_stale_changes_of_columns_meet_the_matrix(path):
+    lake_write(sample(0, 10), path)
+    stale = lance.dataset(str(path))
+    lake_write(sample(10, 10), path, append=True)
+    assert lake_change("drop", path, "tags", "--base", 1) == [3]  # over an append
+    assert assert_agree(path).num_rows == 20
+    for words in (("drop", "x"), ("add", "y", "int32")):  # over a project
+        done = run_change(*words[:1], path, *words[1:], "--base", 2)
+        assert done.returncode == 1 and b"ABORTED" in done.stderr
+    done = run_change("add", path, "y", "int32", "--base", 1)  # over an append
+    assert done.returncode == 1 and b"ABORTED" in done.stderr
+    lance.write_dataset(sample(20, 5).drop_columns(["tags"]), stale.uri, mode="append")
+    stale.delete("id = 3")  # pylance over a project of ours
+    assert assert_agree(path)["id"].to_pylist() == [0, 1, 2, *range(4, 25)]
+
+
+# ---- tags ---------------------------------------------------------------------------------------
+
+
+def test_tags_are_those_of_pylance(path):
+    for start in range(3):
+        lake_write(sample(start, 1), path, append=start > 0)
+    lance.dataset(str(path)).tags.create("theirs", 1)
+    assert run_change("tag", path, "ours", 2).returncode == 0
+    assert run_change("tags", path).stdout.decode().split("\n")[:-1] == ["ours 2", "theirs 1"]
+    tags = lance.dataset(str(path)).tags.list()
+    assert {name: tag["version"] for name, tag in tags.items()} == {"ours": 2, "theirs": 1}
+    assert lance.dataset(str(path), version="ours").count_rows() == 2
+    assert run_change("retag", path, "theirs", 3).returncode == 0
+    assert lance.dataset(str(path), version="theirs").count_rows() == 3
+    lance.dataset(str(path)).tags.update("ours", 1)
+    assert run_change("untag", path, "theirs").returncode == 0
+    assert run_change("tags", path).stdout == b"ours 1\n"
+    for words, code in (
+        (("tag", "ours", 2), b"ALREADY_EXISTS"),
+        (("tag", "new", 9), b"NOT_FOUND"),
+        (("tag", "a/b", 1), b"INVALID_ARGUMENT"),
+        (("tag", "..", 1), b"INVALID_ARGUMENT"),
+        (("retag", "gone", 1), b"NOT_FOUND"),
+        (("untag", "gone"), b"NOT_FOUND"),
+    ):
+        done = run_change(words[0], path, *words[1:])
+        assert done.returncode == 1 and code in done.stderr, words

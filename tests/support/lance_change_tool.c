@@ -4,6 +4,9 @@
  *
  *   lance_change_tool delete PATH [--where COLUMN OP VALUE]… [--base N]
  *   lance_change_tool delete-rows PATH ADDRESS… [--base N]
+ *   lance_change_tool restore PATH VERSION
+ *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
+ *   lance_change_tool tag PATH NAME VERSION | retag PATH NAME VERSION | untag PATH NAME | tags PATH
  *
  * OP: = != < <= > >= null notnull (the last two with any VALUE). --base begins from version N, as a
  * writer does that was slow. Prints the version and how many rows it changed.
@@ -145,11 +148,110 @@ static lake_status delete_rows(const struct arguments *arguments, struct lance_d
     return status;
 }
 
+static lake_status print_version(lake_status status, const uint64_t *version)
+{
+    if (status == LAKE_OK)
+        printf("version %" PRIu64 "\n", *version);
+    return status;
+}
+
+static uint64_t number(const struct arguments *arguments, size_t index)
+{
+    return index < arguments->word_count ? strtoull(arguments->words[index], NULL, 10) : 0;
+}
+
+static const char *word(const struct arguments *arguments, size_t index)
+{
+    return index < arguments->word_count ? arguments->words[index] : "";
+}
+
+static lake_status restore(const struct arguments *arguments, struct lance_dataset *dataset,
+                           struct lake_error *err)
+{
+    uint64_t version = 0;
+    return print_version(lance_restore(dataset, number(arguments, 0), NULL, &version, err),
+                         &version);
+}
+
+static lake_status drop(const struct arguments *arguments, struct lance_dataset *dataset,
+                        struct lake_error *err)
+{
+    uint64_t version = 0;
+    return print_version(lance_drop_column(dataset, word(arguments, 0), NULL, &version, err),
+                         &version);
+}
+
+static lake_status rename_column(const struct arguments *arguments, struct lance_dataset *dataset,
+                                 struct lake_error *err)
+{
+    uint64_t version = 0;
+    return print_version(
+        lance_rename_column(dataset, word(arguments, 0), word(arguments, 1), NULL, &version, err),
+        &version);
+}
+
+static lake_status add(const struct arguments *arguments, struct lance_dataset *dataset,
+                       struct lake_error *err)
+{
+    struct ArrowSchema column = {.release = NULL};
+    uint64_t version = 0;
+    lake_status status =
+        arrow_type_parse(base_str_of(word(arguments, 1)), word(arguments, 0), &column, err);
+    if (status == LAKE_OK)
+        status = lance_add_column(dataset, &column, NULL, &version, err);
+    if (column.release != NULL)
+        ArrowSchemaRelease(&column);
+    return print_version(status, &version);
+}
+
+static lake_status tag(const struct arguments *arguments, struct lance_dataset *dataset,
+                       struct lake_error *err)
+{
+    return lance_tag_create(lance_dataset_store(dataset), word(arguments, 0), NULL,
+                            number(arguments, 1), err);
+}
+
+static lake_status retag(const struct arguments *arguments, struct lance_dataset *dataset,
+                         struct lake_error *err)
+{
+    return lance_tag_update(lance_dataset_store(dataset), word(arguments, 0), NULL,
+                            number(arguments, 1), err);
+}
+
+static lake_status untag(const struct arguments *arguments, struct lance_dataset *dataset,
+                         struct lake_error *err)
+{
+    return lance_tag_delete(lance_dataset_store(dataset), word(arguments, 0), err);
+}
+
+static lake_status tags(const struct arguments *arguments, struct lance_dataset *dataset,
+                        struct lake_error *err)
+{
+    struct lance_tag *list = NULL;
+    size_t count = 0;
+    (void)arguments;
+    lake_status status = lance_tags_list(lance_dataset_store(dataset), &list, &count, err);
+    for (size_t i = 0; i < count; i++)
+        printf("%s %s%s%" PRIu64 "\n", list[i].name, list[i].branch,
+               list[i].branch[0] == '\0' ? "" : " ", list[i].version);
+    base_free(list);
+    return status;
+}
+
 static const struct {
     const char *name;
     lake_status (*run)(const struct arguments *arguments, struct lance_dataset *dataset,
                        struct lake_error *err);
-} commands[] = {{"delete", delete_where}, {"delete-rows", delete_rows}};
+} commands[] = {{"delete", delete_where},
+                {"delete-rows", delete_rows},
+                {"restore", restore},
+                {"drop", drop},
+                {"rename", rename_column},
+                {"add", add},
+                {"tag", tag},
+                {"retag", retag},
+                {"untag", untag},
+                {"tags", tags}};
 
 static lake_status run(const struct arguments *arguments, struct storage_store *store,
                        struct lake_error *err)
