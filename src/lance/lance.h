@@ -148,6 +148,8 @@ struct lance_scan_options {
     uint32_t batch_rows;    /* at most this many rows a batch; default 16384 */
     size_t batch_bytes;     /* and roughly this many bytes (L20); default 8 MiB */
     size_t task_rows;       /* rows one task covers; default 131072 */
+    size_t first_fragment;  /* by place in the manifest */
+    size_t fragment_count;  /* 0: from the first to the last */
     bool blob_descriptions; /* blobs as rows that say where they lie, not as their bytes */
     const bool *stop; /* polled (atomically); true ends every task with CANCELLED; may be NULL */
 };
@@ -300,6 +302,25 @@ lake_status lance_delete(struct lance_dataset *base, const struct lance_filter *
 lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *addresses,
                                    size_t count, const struct lance_commit_options *options,
                                    struct lance_change *out, struct lake_error *err);
+
+struct lance_compact_options {
+    uint64_t target_rows; /* fragments with fewer live rows are put together; default 1,048,576 */
+    uint32_t deleted_percent; /* with more deleted rows a fragment is rewritten; default 10 */
+    struct lance_commit_options commit;
+};
+void lance_compact_options_init(struct lance_compact_options *options);
+struct lance_compaction {
+    uint64_t version; /* base's, when there was nothing to do */
+    uint64_t fragments_removed;
+    uint64_t fragments_added;
+    uint64_t rows_rewritten;
+    uint64_t rows_dropped; /* deleted ones */
+};
+/* Puts small neighbouring fragments together and drops deleted rows, as one version with the same
+ * rows in the same order. Stable row ids stay; an index no longer covers what was rewritten, which
+ * is then read without it. UNIMPLEMENTED for a table with columns that are read but not written. */
+lake_status lance_compact(struct lance_dataset *base, const struct lance_compact_options *options,
+                          struct lance_compaction *out, struct lake_error *err);
 
 /* The content of an older version as the newest: schema, rows, indices, configuration. NOT_FOUND
  * when that version is not there. Never in conflict. */

@@ -247,26 +247,16 @@ struct rewrite {
     const LancePb__RewriteOperation *op;
     struct change *old; /* sorted by id */
     size_t old_count;
-    bool *done;      /* by group: its new fragments are in place */
-    uint64_t *first; /* by group: the id of its first new fragment */
+    bool *done; /* by group: its new fragments are in place */
 };
 
-/* An index addresses rows by fragment, unless row ids are stable: then it is good for the new
- * fragments of a group that it covered wholly. */
-static void move_bits(const struct rewrite *rewrite, bool stable, uint64_t *words)
+/* Indices address rows by fragment, also where row ids are stable: what was rewritten is no longer
+ * covered. */
+static void clear_bits(const struct rewrite *rewrite, uint64_t *words)
 {
-    for (size_t g = 0; g < rewrite->op->n_groups; g++) {
-        const LancePb__RewriteGroup *group = rewrite->op->groups[g];
-        bool covered = group->n_old_fragments > 0;
-        for (size_t i = 0; i < group->n_old_fragments; i++) {
-            uint64_t id = group->old_fragments[i]->id;
-            covered = covered && (words[id / 64] >> (id % 64) & 1) != 0;
-            words[id / 64] &= ~(UINT64_C(1) << (id % 64));
-        }
-        for (size_t i = 0; stable && covered && i < group->n_new_fragments; i++) {
-            uint64_t id = rewrite->first[g] + i;
-            words[id / 64] |= UINT64_C(1) << (id % 64);
-        }
+    for (size_t i = 0; i < rewrite->old_count; i++) {
+        uint64_t id = rewrite->old[i].id;
+        words[id / 64] &= ~(UINT64_C(1) << (id % 64));
     }
 }
 
@@ -275,7 +265,6 @@ static lake_status rewrite_indices(struct builder *builder, const struct rewrite
 {
     LancePb__IndexSection *section;
     uint64_t max_id = builder->next_fragment_id == 0 ? 0 : builder->next_fragment_id - 1;
-    bool stable = has_stable_row_ids(&builder->next->pb);
     size_t kept = 0;
     lake_status status = read_index_section(builder, &section, err);
     if (status != LAKE_OK || section == NULL) {
@@ -285,18 +274,18 @@ static lake_status rewrite_indices(struct builder *builder, const struct rewrite
         LancePb__IndexMetadata *index = section->indices[i];
         struct base_buffer bytes;
         uint64_t *words = NULL;
-        if (!is_system_index(index) && !index->has_fragment_bitmap && !stable) {
+        if (!is_system_index(index) && !index->has_fragment_bitmap) {
             continue; /* it may cover what is rewritten, and cannot be told that it no longer does
                        */
         }
         section->indices[kept++] = index;
-        if (is_system_index(index) || !index->has_fragment_bitmap) {
+        if (is_system_index(index)) {
             continue;
         }
         base_buffer_init(&bytes, LANCE_MAX_MANIFEST_BYTES);
         status = lance_fragment_bitmap_decode(index, max_id, &words, err);
         if (status == LAKE_OK) {
-            move_bits(rewrite, stable, words);
+            clear_bits(rewrite, words);
             status = lance_roaring_encode(words, max_id + 1, &bytes, err);
         }
         uint8_t *copy = status == LAKE_OK ? base_arena_alloc(builder->arena, bytes.size + 1) : NULL;
@@ -325,8 +314,7 @@ static lake_status plan_rewrite(struct builder *builder, const LancePb__RewriteO
     }
     out->old = changes_new(builder, count);
     out->done = base_arena_calloc_array(builder->arena, op->n_groups + 1, sizeof(bool));
-    out->first = base_arena_calloc_array(builder->arena, op->n_groups + 1, sizeof(uint64_t));
-    if (out->old == NULL || out->done == NULL || out->first == NULL) {
+    if (out->old == NULL || out->done == NULL) {
         return no_memory(err);
     }
     for (size_t g = 0; g < op->n_groups; g++) {
@@ -367,7 +355,6 @@ static lake_status apply_rewrite(struct builder *builder, const LancePb__Rewrite
         if (!rewrite.done[old->group]) {
             const LancePb__RewriteGroup *group = op->groups[old->group];
             rewrite.done[old->group] = true;
-            rewrite.first[old->group] = builder->next_fragment_id;
             status =
                 add_new(builder, group->new_fragments, group->n_new_fragments, all + kept, err);
             kept += group->n_new_fragments;

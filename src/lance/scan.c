@@ -117,8 +117,10 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
                                   err);
 }
 
-static lake_status plan_tasks(struct lance_scan *scan, struct lake_error *err)
+static lake_status plan_tasks(struct lance_scan *scan, const struct lance_scan_options *options,
+                              struct lake_error *err)
 {
+    size_t limit = options->fragment_count == 0 ? SIZE_MAX : options->fragment_count;
     size_t count = lance_dataset_fragment_count(scan->dataset);
     scan->fragment_count = count;
     scan->first_task = base_calloc_array(count + 1, sizeof(*scan->first_task));
@@ -127,7 +129,8 @@ static lake_status plan_tasks(struct lance_scan *scan, struct lake_error *err)
         return base_fail_no_memory(err, (count + 1) * sizeof(*scan->slots));
     }
     for (size_t i = 0; i < count; i++) {
-        uint64_t rows = scan->dataset->fragment_rows[i];
+        bool within = i >= options->first_fragment && i - options->first_fragment < limit;
+        uint64_t rows = within ? scan->dataset->fragment_rows[i] : 0;
         uint64_t tasks = rows / scan->task_rows + (rows % scan->task_rows != 0);
         scan->slots[i].tasks_left = tasks;
         scan->first_task[i + 1] = scan->first_task[i] + tasks;
@@ -178,7 +181,7 @@ lake_status lance_scan_new(struct lance_dataset *dataset, const struct lance_sca
         status = plan_columns(scan, options, err);
     }
     if (status == LAKE_OK) {
-        status = plan_tasks(scan, err);
+        status = plan_tasks(scan, options, err);
     }
     if (status != LAKE_OK) {
         lance_scan_free(scan);

@@ -375,3 +375,144 @@ def test_tags_are_those_of_pylance(path):
     ):
         done = run_change(words[0], path, *words[1:])
         assert done.returncode == 1 and code in done.stderr, words
+
+
+# ---- compaction ---------------------------------------------------------------------------------
+
+
+def fragments_of(path):
+    return [(f.fragment_id, f.count_rows()) for f in lance.dataset(str(path)).get_fragments()]
+
+
+def test_small_fragments_become_one_in_the_order_of_their_rows(path, storage):
+    for i in range(5):
+        lake_write(sample(i * 100, 100), path, storage, append=i > 0)
+    before = assert_agree(path).to_pylist()
+    assert lake_change("compact", path) == [6, 5, 1, 500, 0]
+    assert fragments_of(path) == [(5, 500)]
+    assert assert_agree(path).to_pylist() == before
+    dataset = lance.dataset(str(path))
+    assert type(dataset.read_transaction(6).operation).__name__ == "Rewrite"
+    dataset.validate()
+    assert lake_change("compact", path) == [6, 0, 0, 0, 0]
+    dataset.delete("id < 300")
+    lance.write_dataset(sample(500, 10), str(path), mode="append")
+    assert lake_change("compact", path)[1:] == [2, 1, 210, 300]
+    assert assert_agree(path)["id"].to_pylist() == list(range(300, 510))
+    assert not lance.dataset(str(path)).get_fragments()[0].metadata.deletion_file
+    lance.dataset(str(path)).delete("id = 400")
+    lance.write_dataset(sample(510, 10), str(path), mode="append")
+    lance.dataset(str(path)).optimize.compact_files()
+    assert_agree(path)
+    for entry in lance.dataset(str(path)).versions():
+        assert_agree(path, entry["version"])
+
+
+def test_large_fragments_stay_where_they_are(path):
+    sizes = [10, 20, 500, 30, 40, 600, 700, 5]
+    start = 0
+    for size in sizes:
+        lake_write(sample(start, size), path, append=start > 0)
+        start += size
+    lake_change("delete", path, "--where", "id", ">=", 600, "--where", "id", "<", 640)  # 6 % of 600
+    lake_change("delete", path, "--where", "id", ">=", 1300, "--where", "id", "<", 1400)  # 14 % of 700
+    before = assert_agree(path).to_pylist()
+    assert lake_change("compact", path, 400, 10)[1:] == [5, 3, 700, 100]
+    assert fragments_of(path) == [(8, 30), (2, 500), (9, 70), (5, 560), (10, 600), (7, 5)]
+    assert assert_agree(path).to_pylist() == before
+    assert lake_change("compact", path, 400, 10)[1:] == [0, 0, 0, 0]
+
+
+def test_compaction_writes_what_columns_have_become(path, storage):
+    lake_write(sample(0, 50), path, storage)
+    dataset = lance.dataset(str(path))
+    dataset.add_columns({"y": "id * 2"})
+    dataset.drop_columns(["tags"])
+    lake_change("rename", path, "x", "z")
+    lake_change("add", path, "note", "struct<a: utf8>")
+    lake_write(lake_read(path).slice(0, 7), path, storage, append=True)
+    before = assert_agree(path)
+    lake_change("compact", path)
+    after = assert_agree(path)
+    assert after.schema == before.schema and after.to_pylist() == before.to_pylist()
+    assert [len(f.data_files()) for f in lance.dataset(str(path)).get_fragments()] == [1]
+
+
+def test_indices_do_not_cover_what_was_compacted(path):
+    for i in range(4):
+        lake_write(sample(i * 100, 100), path, append=i > 0)
+    dataset = lance.dataset(str(path))
+    dataset.create_scalar_index("id", "BTREE")
+    lake_write(sample(400, 100), path, append=True)
+    lake_change("delete", path, "--where", "id", "<", 50)
+    lake_change("compact", path, 150)  # 0+1+2, 3+4
+    dataset = lance.dataset(str(path))
+    assert [count for _, count in fragments_of(path)] == [150, 200, 100]
+    index = dataset.stats.index_stats("id_idx") if hasattr(dataset, "stats") else dataset.index_statistics("id_idx")
+    assert index["num_indexed_rows"] == 0 and index["num_unindexed_rows"] == 450
+    for i in (0, 49, 50, 99, 100, 250, 399, 400, 499):
+        assert dataset.to_table(filter=f"id = {i}").num_rows == (i >= 50), i
+    dataset.optimize.optimize_indices()
+    dataset = lance.dataset(str(path))
+    for i in (49, 50, 99, 100, 250, 399, 400, 499):
+        assert dataset.to_table(filter=f"id = {i}").num_rows == (i >= 50), i
+    lake_write(sample(500, 10), path, append=True)
+    lance.dataset(str(path)).optimize.compact_files()
+    assert_agree(path)
+
+
+def test_stable_row_ids_survive_compaction(path):
+    lance.write_dataset(sample(0, 100), str(path), enable_stable_row_ids=True)
+    lake_write(sample(100, 100), path, append=True)
+    dataset = lance.dataset(str(path))
+    dataset.update({"x": "7.0"}, where="id = 60 or id = 61")
+    dataset.delete("id % 10 = 3")
+    dataset.create_scalar_index("id", "BTREE")
+    lake_change("delete", path, "--where", "id", "=", 8)
+    columns = ["id", "x", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    before = lance.dataset(str(path)).to_table(columns=columns)
+    lake_change("compact", path)
+    dataset = lance.dataset(str(path))
+    after = dataset.to_table(columns=columns)
+    assert after.to_pylist() == before.to_pylist()
+    assert after["_rowid"].to_pylist() == after["id"].to_pylist()
+    for i in (8, 9, 60, 63, 199):
+        assert dataset.to_table(filter=f"id = {i}").num_rows == (i % 10 != 3 and i != 8), i
+    lake_write(sample(200, 5), path, append=True)
+    dataset = lance.dataset(str(path))
+    dataset.delete("id = 100")
+    dataset.optimize.compact_files()
+    rows = lance.dataset(str(path)).to_table(with_row_id=True)
+    assert rows["_rowid"].to_pylist() == rows["id"].to_pylist()
+    assert_agree(path)
+
+
+def test_a_stale_compaction_meets_the_matrix(path):
+    for i in range(3):
+        lake_write(sample(i * 10, 10), path, append=i > 0)
+    lake_write(sample(30, 10), path, append=True)
+    assert lake_change("compact", path, "--base", 3)[0] == 5  # over an append
+    assert fragments_of(path) == [(4, 30), (3, 10)]
+    assert assert_agree(path)["id"].to_pylist() == list(range(40))
+    lake_change("delete", path, "--where", "id", "=", 35)
+    done = run_change("compact", path, "--base", 5)  # over a delete in what it rewrites
+    assert done.returncode == 1 and b"ABORTED" in done.stderr
+    stale = lance.dataset(str(path))
+    lake_change("compact", path)
+    stale.delete("id = 3")  # it does it again from the newest version
+    assert assert_agree(path)["id"].to_pylist() == [i for i in range(40) if i not in (3, 35)]
+
+
+@pytest.mark.parametrize(
+    "point", ["lance.compact.after_data", "lance.commit.after_transaction", "lance.commit.before_manifest", "lance.commit.after_manifest"]
+)
+def test_a_compaction_killed_at_a_step_changes_no_row(path, point):
+    for i in range(3):
+        lake_write(sample(i * 10, 10), path, append=i > 0)
+    done = run_change("compact", path, env={"LAKE_FAULT": f"{point}:1:kill"})
+    assert done.returncode == -signal.SIGKILL
+    assert len(fragments_of(path)) == (1 if point == "lance.commit.after_manifest" else 3)
+    assert assert_agree(path)["id"].to_pylist() == list(range(30))
+    lake_change("compact", path)
+    assert len(fragments_of(path)) == 1
+    assert assert_agree(path)["id"].to_pylist() == list(range(30))

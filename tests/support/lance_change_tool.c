@@ -5,6 +5,7 @@
  *   lance_change_tool delete PATH [--where COLUMN OP VALUE]… [--base N]
  *   lance_change_tool delete-rows PATH ADDRESS… [--base N]
  *   lance_change_tool restore PATH VERSION
+ *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N]
  *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
  *   lance_change_tool tag PATH NAME VERSION | retag PATH NAME VERSION | untag PATH NAME | tags PATH
  *
@@ -204,6 +205,25 @@ static lake_status add(const struct arguments *arguments, struct lance_dataset *
     return print_version(status, &version);
 }
 
+static lake_status compact(const struct arguments *arguments, struct lance_dataset *dataset,
+                           struct lake_error *err)
+{
+    struct lance_compact_options options;
+    struct lance_compaction done;
+    lance_compact_options_init(&options);
+    if (arguments->word_count > 0)
+        options.target_rows = number(arguments, 0);
+    if (arguments->word_count > 1)
+        options.deleted_percent = (uint32_t)number(arguments, 1);
+    lake_status status = lance_compact(dataset, &options, &done, err);
+    if (status == LAKE_OK)
+        printf("version %" PRIu64 " removed %" PRIu64 " added %" PRIu64 " rewritten %" PRIu64
+               " dropped %" PRIu64 "\n",
+               done.version, done.fragments_removed, done.fragments_added, done.rows_rewritten,
+               done.rows_dropped);
+    return status;
+}
+
 static lake_status tag(const struct arguments *arguments, struct lance_dataset *dataset,
                        struct lake_error *err)
 {
@@ -245,6 +265,7 @@ static const struct {
 } commands[] = {{"delete", delete_where},
                 {"delete-rows", delete_rows},
                 {"restore", restore},
+                {"compact", compact},
                 {"drop", drop},
                 {"rename", rename_column},
                 {"add", add},
