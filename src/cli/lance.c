@@ -6,6 +6,8 @@
 
 enum lance_option {
     OPTION_VERSION,
+    OPTION_BRANCH,
+    OPTION_TAG,
     OPTION_COLUMNS,
     OPTION_FILTER,
     OPTION_ROWS,
@@ -18,13 +20,13 @@ enum lance_option {
     OPTION_COUNT
 };
 static const char *const option_names[OPTION_COUNT + 1] = {
-    "version=", "columns=", "filter=", "rows=",        "format=",
-    "output=",  "o=",       "mode=",   "data-format=", "profile="};
+    "version=", "branch=", "tag=", "columns=", "filter=",      "rows=",
+    "format=",  "output=", "o=",   "mode=",    "data-format=", "profile="};
 
-#define BIT(option) (1u << (option))
-#define READ_OPTIONS                                                                       \
-    (BIT(OPTION_VERSION) | BIT(OPTION_COLUMNS) | BIT(OPTION_FORMAT) | BIT(OPTION_OUTPUT) | \
-     BIT(OPTION_O))
+#define BIT(option)   (1u << (option))
+#define WHICH_VERSION (BIT(OPTION_VERSION) | BIT(OPTION_BRANCH) | BIT(OPTION_TAG))
+#define READ_OPTIONS \
+    (WHICH_VERSION | BIT(OPTION_COLUMNS) | BIT(OPTION_FORMAT) | BIT(OPTION_OUTPUT) | BIT(OPTION_O))
 
 static const struct verb {
     const char *name;
@@ -35,8 +37,8 @@ static const struct verb {
     {"cat", lance_cat, READ_OPTIONS | BIT(OPTION_FILTER), false},
     {"take", lance_take_rows, READ_OPTIONS | BIT(OPTION_ROWS), false},
     {"write", lance_write, BIT(OPTION_MODE) | BIT(OPTION_DATA_FORMAT) | BIT(OPTION_PROFILE), true},
-    {"verify", lance_verify, BIT(OPTION_VERSION), false},
-    {"stat", lance_stat, BIT(OPTION_VERSION), false},
+    {"verify", lance_verify, WHICH_VERSION, false},
+    {"stat", lance_stat, WHICH_VERSION, false},
 };
 
 /* ---- where a dataset is ---- */
@@ -87,13 +89,29 @@ lake_status lance_store_open(const struct lance_arguments *arguments, bool creat
     return status;
 }
 
+/* Who has the machine's files may follow a shallow clone wherever on it that leads. */
+static lake_status open_base(void *context, const char *path, struct storage_store **out,
+                             struct lake_error *err)
+{
+    static const char scheme[] = "file://";
+    (void)context;
+    bool uri = base_str_has_prefix(base_str_of(path), scheme);
+    return storage_local_open(path + (uri ? sizeof(scheme) - 1 : 0), false, out, err);
+}
+
 lake_status lance_open(const struct lance_arguments *arguments, struct lance_dataset **out,
                        struct lake_error *err)
 {
     struct storage_store *store = NULL;
+    struct lance_open_options options;
+    lance_open_options_init(&options);
+    options.version = arguments->version;
+    options.branch = arguments->branch;
+    options.tag = arguments->tag;
+    options.open_base = open_base;
     lake_status status = lance_store_open(arguments, false, &store, err);
     if (status == LAKE_OK)
-        status = lance_dataset_open(store, NULL, NULL, arguments->version, out, err);
+        status = lance_dataset_open_with(store, NULL, NULL, &options, out, err);
     storage_store_unref(store);
     return status;
 }
@@ -106,6 +124,12 @@ static bool set_option(struct lance_arguments *arguments, enum lance_option opti
     switch (option) {
     case OPTION_VERSION:
         return base_str_to_u64(base_str_of(value), &arguments->version) && arguments->version > 0;
+    case OPTION_BRANCH:
+        arguments->branch = value;
+        break;
+    case OPTION_TAG:
+        arguments->tag = value;
+        break;
     case OPTION_FORMAT:
         return cli_format_parse(value, &arguments->format);
     case OPTION_COLUMNS:
@@ -183,14 +207,14 @@ static int run(struct cli_options *options, int argc, char **argv)
 
 const struct cli_command cli_lance = {
     "lance", "look into Lance datasets by their path, and write them",
-    "Usage: lake lance cat PATH [--version N] [--columns a,b] [--filter 'SQL PREDICATE']\n"
-    "                [--format table|csv|json|arrow] [-o FILE]\n"
-    "       lake lance take PATH --rows 5,3,3,100 [--version N] [--columns a,b]\n"
-    "                [--format table|csv|json|arrow] [-o FILE]\n"
+    "Usage: lake lance cat PATH [--version N] [--branch NAME] [--tag NAME] [--columns a,b]\n"
+    "                [--filter 'SQL PREDICATE'] [--format table|csv|json|arrow] [-o FILE]\n"
+    "       lake lance take PATH --rows 5,3,3,100 [--version N] [--branch NAME] [--tag NAME]\n"
+    "                [--columns a,b] [--format table|csv|json|arrow] [-o FILE]\n"
     "       lake lance write PATH IN.arrow [--mode create|append|overwrite]\n"
     "                [--data-format 2.1|2.2] [--profile balanced|fast|small]\n"
-    "       lake lance verify PATH [--version N]\n"
-    "       lake lance stat PATH [--version N]\n"
+    "       lake lance verify PATH [--version N] [--branch NAME] [--tag NAME]\n"
+    "       lake lance stat PATH [--version N] [--branch NAME] [--tag NAME]\n"
     "\n"
     "PATH is a dataset's directory; where it is only read also NAMESPACE.TABLE, which the\n"
     "servers find. cat prints rows in the order of a scan; take prints those at offsets among\n"

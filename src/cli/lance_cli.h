@@ -13,6 +13,8 @@ struct lance_arguments {
     const char *path;  /* of a dataset, or "namespace.table" */
     const char *input; /* of write */
     uint64_t version;  /* 0: the newest */
+    const char *branch;
+    const char *tag;
     const char *columns;
     const char *filter;
     const char *rows;

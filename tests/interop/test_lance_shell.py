@@ -211,3 +211,25 @@ def test_managed_tables_are_found_by_name(lake, typed):
     rows = lake.run("lance", "take", "lab.typed", "--rows", "7,7,0", "--columns", "id", "--format",
                     "json")
     assert json.loads(rows.stdout) == [{"id": 7}, {"id": 7}, {"id": 0}]
+
+
+# ---- tags, branches, clones ------------------------------------------------------------------------
+
+
+def test_tags_branches_and_shallow_clones_are_opened(tmp_path):
+    path = str(tmp_path / "rows.lance")
+    made = make(path, fragments=1)
+    made.tags.create("first", 1)
+    branch = lance.write_dataset(rows_of(50, 9000, "2.2"), made.create_branch("robots/arm"), mode="append")
+    branch.delete("id < 100")
+    made.delete("id > 10")
+    made = lance.dataset(path)
+    made.shallow_clone(str(tmp_path / "clone.lance"), made.version)
+    same(arrow("lance", "cat", path, "--tag", "first"), lance.dataset(path, version="first").to_table())
+    branch = made.checkout_version(("robots/arm", None))
+    same(arrow("lance", "cat", path, "--branch", "robots/arm"), branch.to_table())
+    same(arrow("lance", "take", path, "--rows", "5,3900,5", "--branch", "robots/arm"), branch.take([5, 3900, 5]))
+    same(arrow("lance", "cat", tmp_path / "clone.lance"), made.to_table())
+    assert "is whole: 11 rows" in run("lance", "verify", tmp_path / "clone.lance").stdout.decode()
+    done = run("lance", "stat", path, "--branch", "none", check=False)
+    assert done.returncode != 0 and b"no Lance dataset" in done.stderr
