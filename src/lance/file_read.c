@@ -314,6 +314,9 @@ static lake_status parse_column(struct lance_file *file, uint32_t index, struct 
         column->statistics_offset = offset;
         column->statistics_bytes = (size_t)size;
         file->memory_bytes += (size_t)size;
+    } else { /* what observe.c may come to keep */
+        file->memory_bytes +=
+            (size_t)(column->row_count / LANCE_ZONE_ROWS) * sizeof(struct lance_zone);
     }
     return LAKE_OK;
 }
@@ -466,8 +469,10 @@ void lance_file_unref(struct lance_file *file)
 {
     if (file == NULL || __atomic_sub_fetch(&file->reference_count, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    for (uint32_t i = 0; file->columns != NULL && i < file->column_count; i++)
+    for (uint32_t i = 0; file->columns != NULL && i < file->column_count; i++) {
         lance_zones_free(file->columns[i].zones);
+        lance_zone_collector_free(file->columns[i].collector);
+    }
     storage_store_unref(file->store);
     base_arena_free(file->arena);
     base_free(file);

@@ -24,14 +24,18 @@ struct lance_file_page {
     struct lake_bytes layout; /* serialized PageLayout; of storage 2.0 ArrayEncoding */
 };
 
+struct lance_zone_collector;
+void lance_zone_collector_free(struct lance_zone_collector *collector); /* NULL is allowed */
+
 struct lance_file_column {
     struct lance_file_page *pages;
     size_t page_count;
     uint64_t row_count;
     uint64_t encoded_bytes;
     uint64_t statistics_offset;
-    size_t statistics_bytes;   /* 0: none; atomic once the file is open */
-    struct lance_zones *zones; /* atomic; NULL: not read yet, or none */
+    size_t statistics_bytes;                /* 0: none; atomic once the file is open */
+    struct lance_zones *zones;              /* atomic; NULL: not read yet, or none */
+    struct lance_zone_collector *collector; /* atomic; of a file without statistics (observe.c) */
 };
 
 struct lance_file {

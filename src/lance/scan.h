@@ -2,6 +2,7 @@
 #ifndef LANCE_SCAN_H
 #define LANCE_SCAN_H
 
+#include "observe.h"
 #include "table.h"
 
 #define LANCE_NO_OUTPUT   SIZE_MAX
@@ -60,7 +61,8 @@ struct lance_task {
     struct lance_open_fragment *opened;
     struct lance_pruned_column *pruned; /* filtered columns that have statistics */
     size_t pruned_count;
-    bool started; /* by the first batch: what follows is there */
+    struct lance_observed *observed; /* by filtered column: those that have none */
+    bool started;                    /* by the first batch: what follows is there */
     struct lance_field_reader **readers;
     struct ArrowArray *arrays;                       /* by column, within one batch */
     struct ArrowArray row_arrays[LANCE_ROW_COLUMNS]; /* those asked for, within one batch */

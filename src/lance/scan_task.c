@@ -129,6 +129,13 @@ static void release_arrays(struct lance_task *task)
     }
 }
 
+static void stop_observing(struct lance_task *task, uint64_t end)
+{
+    for (size_t i = 0; task->observed != NULL && i < task->scan->filtered_count; i++) {
+        lance_observe_end(&task->observed[i], end);
+    }
+}
+
 void lance_task_free(struct lance_task *task)
 {
     if (task == NULL) {
@@ -138,8 +145,10 @@ void lance_task_free(struct lance_task *task)
     for (size_t i = 0; task->readers != NULL && i < task->scan->column_count; i++) {
         lance_field_reader_free(task->readers[i]);
     }
+    stop_observing(task, task->end);
     task_leaves_fragment(task->scan, task->fragment);
     lance_open_fragment_unref(task->opened);
+    base_free(task->observed);
     base_free(task->pruned);
     base_free(task->readers);
     base_free(task->arrays);
@@ -202,12 +211,16 @@ static lake_status alloc_selection(struct lance_task *task, struct lake_error *e
 static lake_status find_statistics(struct lance_task *task, struct lake_error *err)
 {
     struct lance_scan *scan = task->scan;
+    bool keeps = scan->dataset->cache != NULL && scan->dataset->cache_key != NULL;
     task->pruned_count = 0;
     if (scan->filtered_count > 0 && task->pruned == NULL) {
         task->pruned = base_calloc_array(scan->filtered_count, sizeof(*task->pruned));
-        if (task->pruned == NULL) {
-            return base_fail_no_memory(err, scan->filtered_count * sizeof(*task->pruned));
-        }
+    }
+    if (scan->filtered_count > 0 && task->observed == NULL) {
+        task->observed = base_calloc_array(scan->filtered_count, sizeof(*task->observed));
+    }
+    if (scan->filtered_count > 0 && (task->pruned == NULL || task->observed == NULL)) {
+        return base_fail_no_memory(err, scan->filtered_count * sizeof(*task->observed));
     }
     for (size_t i = 0; i < scan->filtered_count; i++) {
         const struct scan_column *column = &scan->columns[i];
@@ -223,6 +236,9 @@ static lake_status find_statistics(struct lance_task *task, struct lake_error *e
         if (zones != NULL) {
             task->pruned[task->pruned_count++] =
                 (struct lance_pruned_column){zones, column->predicates, column->predicate_count};
+        } else if (keeps && column->type == column->field->arrow) {
+            lance_observe_start(&task->observed[i], source->file, (uint32_t)source->column,
+                                column->type, task->cursor);
         }
     }
     return LAKE_OK;
@@ -239,6 +255,7 @@ static lake_status open_task(struct lance_task *task, struct lake_error *err)
     task->opened = opened;
     status = find_statistics(task, err);
     if (status != LAKE_OK) {
+        stop_observing(task, UINT64_MAX);
         lance_open_fragment_unref(opened);
         task->opened = NULL;
     }
@@ -341,6 +358,9 @@ static lake_status select_rows(struct lance_task *task, uint64_t count, struct s
             break;
         }
         lake_status status = read_column(task, i, task->cursor, count, err);
+        if (status == LAKE_OK) {
+            lance_observe_rows(&task->observed[i], &task->arrays[i], task->cursor);
+        }
         for (size_t j = 0; status == LAKE_OK && j < scan->columns[i].predicate_count; j++) {
             status = lance_predicate_apply(scan->columns[i].predicates[j], &task->arrays[i],
                                            task->keep, err);

@@ -5,7 +5,7 @@
  *
  * Our writer keeps them in a buffer of the column (ColumnMetadata.buffer_offsets), which other
  * readers do not look at; the buffer begins with a magic number, so that another's is not taken for
- * ours. For other writers' files they come from scanning (zones are added as rows are decoded).
+ * ours. For other writers' files they come from scanning (observe.c).
  *
  * Only top-level columns of fixed width up to 64 bits and of strings have them. Low and high are
  * bounds: a string's are its first eight bytes.

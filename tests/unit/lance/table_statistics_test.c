@@ -1,5 +1,6 @@
 /* Scans that statistics shorten give the rows that the filters alone would: every operation on
  * columns of every kind, clustered and not. */
+#include "file_read.h"
 #include "table_dataset.h"
 #include "zones.h"
 
@@ -189,28 +190,74 @@ static uint64_t try_every_filter(struct fixture *f, struct lance_dataset *datase
     return scanned;
 }
 
-static uint64_t try_column(struct fixture *f, const struct column_case *column,
-                           enum pattern pattern)
+/* A dataset of ROWS rows in four files: the values and the numbers of the rows. */
+static void make_table(struct fixture *f, const struct column_case *column, enum pattern pattern,
+                       uint64_t rows_a_file, struct ArrowArray *all)
 {
     char types[64];
-    struct ArrowArray batch, all;
+    struct ArrowArray batch;
     (void)snprintf(types, sizeof(types), "%s, int64", column->type);
     create_dataset(f, types);
-    uint64_t third = ROWS / 3;
     struct lance_dataset *dataset = open_version(f, 0);
-    for (uint64_t start = 0; start < ROWS; start += third) { /* the last file is a short one */
+    for (uint64_t start = 0; start < ROWS; start += rows_a_file) { /* the last may be a short one */
         make_batch(lance_dataset_schema(dataset), column, pattern, start,
-                   BASE_MIN(third, ROWS - start), &batch);
+                   BASE_MIN(rows_a_file, ROWS - start), &batch);
         (void)append_batch(f, &batch, NULL);
         ArrowArrayRelease(&batch);
     }
-    make_batch(lance_dataset_schema(dataset), column, pattern, 0, ROWS, &all);
+    make_batch(lance_dataset_schema(dataset), column, pattern, 0, ROWS, all);
     lance_dataset_unref(dataset);
-    dataset = open_version(f, 0);
+}
+
+static uint64_t try_column(struct fixture *f, const struct column_case *column,
+                           enum pattern pattern)
+{
+    struct ArrowArray all;
+    make_table(f, column, pattern, ROWS / 3, &all);
+    struct lance_dataset *dataset = open_version(f, 0);
     uint64_t scanned = try_every_filter(f, dataset, column, &all);
     ArrowArrayRelease(&all);
     lance_dataset_unref(dataset);
     return scanned;
+}
+
+/* What Lake wrote, as if another writer had: the opened file forgets that it has statistics. */
+static void forget_statistics(struct fixture *f, struct lance_dataset *dataset)
+{
+    struct lance_file *file = NULL;
+    OK(lance_dataset_open_file(dataset, dataset->manifest->pb->fragments[0]->files[0], &file,
+                               &f->err));
+    assert_true(file->columns[0].statistics_bytes > 0);
+    file->columns[0].statistics_bytes = 0;
+    lance_file_unref(file); /* the cache keeps it */
+}
+
+static void files_without_statistics_get_them_from_the_first_scan(void **state)
+{
+    for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+        struct fixture *f = *state;
+        struct lance_cache *cache = NULL;
+        struct lance_dataset *dataset = NULL;
+        struct ArrowArray all;
+        static uint8_t keep[ROWS];
+        char buffer[32];
+        struct lance_value value = value_of(&cases[i], 12, buffer);
+        struct lance_filter filter = {.op = LANCE_EQ, .values = &value, .value_count = 1};
+        make_table(f, &cases[i], CLUSTERED, ROWS, &all);
+        OK(lance_cache_new(1 << 24, &cache, &f->err));
+        OK(lance_dataset_open(f->store, cache, "statistics", 0, &dataset, &f->err));
+        forget_statistics(f, dataset);
+        rows_that_pass(f, lance_dataset_schema(dataset), &all, &filter, keep);
+        assert_int_equal(scan_filtered(f, dataset, &filter, keep), ROWS);
+        uint64_t second = scan_filtered(f, dataset, &filter, keep);
+        assert_true(strcmp(cases[i].type, "bool") == 0 || second < ROWS / 2);
+        (void)try_every_filter(f, dataset, &cases[i], &all);
+        ArrowArrayRelease(&all);
+        lance_dataset_unref(dataset);
+        lance_cache_free(cache);
+        fixture_tear_down(state);
+        assert_int_equal(fixture_set_up(state), 0);
+    }
 }
 
 static void statistics_never_hide_a_row(void **state)
@@ -285,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(statistics_never_hide_a_row),
+        TEST(files_without_statistics_get_them_from_the_first_scan),
         TEST(one_value_of_a_sorted_column_reads_one_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
