@@ -13,6 +13,7 @@ struct sql_query {
     struct sql_bridge_query *bridge;
     struct sql_bridge_batch_limits limits;
     struct ArrowSchema schema;
+    bool started;
 };
 
 void sql_query_options_init(struct sql_query_options *options)
@@ -171,9 +172,10 @@ const struct ArrowSchema *sql_query_schema(const struct sql_query *query)
 lake_status sql_query_next(struct sql_query *query, struct ArrowArray *out, bool *end,
                            struct lake_error *err)
 {
-    if (BASE_FAULT("sql.engine.breaks", NULL) != LAKE_OK) {
+    if (!query->started && BASE_FAULT("sql.engine.breaks", NULL) != LAKE_OK) {
         sql_bridge_break(query->instance->database);
     }
+    query->started = true;
     return sql_bridge_next(query->bridge, &query->limits, out, end, err);
 }
 
@@ -184,6 +186,7 @@ bool sql_query_usable(const struct sql_query *query)
 
 bool sql_query_rewind(struct sql_query *query)
 {
+    query->started = false;
     return sql_query_usable(query) && sql_bridge_rewind(query->bridge);
 }
 
