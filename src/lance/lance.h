@@ -361,4 +361,39 @@ lake_status lance_tag_delete(struct storage_store *root, const char *tag, struct
 lake_status lance_tags_list(struct storage_store *root, struct lance_tag **out, size_t *count,
                             struct lake_error *err);
 
+/* ---- cleaning up ---- */
+
+struct lance_cleanup_options {
+    const char *branch;       /* NULL: main */
+    int64_t older_than_ms;    /* younger versions stay; default 14 days */
+    uint64_t retain_versions; /* and so many of the newest, whatever their age; the newest always */
+    const uint64_t *versions; /* and these: what clones and readers that are known to us need */
+    size_t version_count;
+    int64_t grace_ms; /* files that no version refers to stay so long: some writer may be
+                         about to; default 7 days */
+    bool dry_run;     /* only counts */
+};
+void lance_cleanup_options_init(struct lance_cleanup_options *options);
+struct lance_cleanup_stats {
+    uint64_t versions_kept;
+    uint64_t versions_removed;
+    uint64_t files_removed;           /* besides manifests */
+    uint64_t abandoned_files_removed; /* of these: no version ever referred to them */
+    uint64_t files_in_grace;
+    uint64_t bytes_removed;
+};
+/*
+ * Removes old versions and the files that nothing needs any more. What the versions that stay,
+ * tags, branches and `versions` reach is kept; a reference, a feature or a field of a kind that is
+ * not known refuses the whole (UNIMPLEMENTED), and so does a manifest that cannot be read. Only
+ * folders and names of the format are looked at. ABORTED: a version was tagged meanwhile. Killed at
+ * any point, or failed, it leaves a table that is whole, and is simply done again. Memory: 16 bytes
+ * a referred file, and one manifest.
+ *
+ * A shallow clone elsewhere is not known to its source: its version must be tagged or be among
+ * `versions`. A restore of a version that is being removed may lose: tag it first.
+ */
+lake_status lance_cleanup(struct storage_store *root, const struct lance_cleanup_options *options,
+                          struct lance_cleanup_stats *out, struct lake_error *err);
+
 #endif

@@ -474,6 +474,31 @@ void lance_row_deletes_fini(struct lance_row_deletes *deletes, bool keep);
 lake_status lance_words_for(const struct lance_dataset *dataset, uint64_t **out,
                             struct lake_error *err);
 
+/* ---- references.c ---- */
+
+struct lance_visitor {
+    /* `key` is a file's, or an index's directory without the slash; `elsewhere`: it lies at a base
+     * path. */
+    lake_status (*visit)(void *context, const char *key, bool elsewhere, struct lake_error *err);
+    void *context;
+};
+/* Everything that the manifest refers to. UNIMPLEMENTED for a field that is not known. */
+lake_status lance_references_visit(const struct lance_manifest *manifest,
+                                   const struct lance_visitor *visitor, struct lake_error *err);
+
+/* ---- key_set.c ---- */
+
+struct lance_key_set { /* zeroed: empty */
+    uint64_t *hashes;
+    size_t capacity;
+    size_t count;
+};
+lake_status lance_key_set_add(struct lance_key_set *set, struct lake_str key,
+                              struct lake_error *err);
+/* Never false for a key that was added; true for another with a probability of count / 2^64. */
+bool lance_key_set_has(const struct lance_key_set *set, struct lake_str key);
+void lance_key_set_fini(struct lance_key_set *set);
+
 /* ---- append.c ---- */
 
 /* Where field ids do not begin at 0. */

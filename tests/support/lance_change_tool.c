@@ -7,6 +7,7 @@
  *   lance_change_tool restore PATH VERSION
  *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N]
  *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
+ *   lance_change_tool cleanup PATH OLDER_THAN_MS GRACE_MS [RETAIN [DRY]]
  *   lance_change_tool tag PATH NAME VERSION | retag PATH NAME VERSION | untag PATH NAME | tags PATH
  *
  * OP: = != < <= > >= null notnull (the last two with any VALUE). --base begins from version N, as a
@@ -224,6 +225,25 @@ static lake_status compact(const struct arguments *arguments, struct lance_datas
     return status;
 }
 
+static lake_status cleanup(const struct arguments *arguments, struct lance_dataset *dataset,
+                           struct lake_error *err)
+{
+    struct lance_cleanup_options options;
+    struct lance_cleanup_stats stats;
+    lance_cleanup_options_init(&options);
+    options.older_than_ms = (int64_t)number(arguments, 0);
+    options.grace_ms = (int64_t)number(arguments, 1);
+    options.retain_versions = number(arguments, 2);
+    options.dry_run = arguments->word_count > 3;
+    lake_status status = lance_cleanup(lance_dataset_store(dataset), &options, &stats, err);
+    if (status == LAKE_OK)
+        printf("versions %" PRIu64 " removed %" PRIu64 " files %" PRIu64 " abandoned %" PRIu64
+               " grace %" PRIu64 "\n",
+               stats.versions_kept, stats.versions_removed, stats.files_removed,
+               stats.abandoned_files_removed, stats.files_in_grace);
+    return status;
+}
+
 static lake_status tag(const struct arguments *arguments, struct lance_dataset *dataset,
                        struct lake_error *err)
 {
@@ -266,6 +286,7 @@ static const struct {
                 {"delete-rows", delete_rows},
                 {"restore", restore},
                 {"compact", compact},
+                {"cleanup", cleanup},
                 {"drop", drop},
                 {"rename", rename_column},
                 {"add", add},

@@ -1,0 +1,623 @@
+/*
+ * Clean-up: old versions go, then the files that only they needed, then what nobody ever referred
+ * to and is old enough to be no writer's work in progress.
+ *
+ * What stays is computed by one visitor (references.c) over the manifests of retained versions, of
+ * those that tags and branches hold, and of every branch. Order, for whoever is killed in between:
+ * the hint that carries readers over the gap, the manifests, the files. Files that outlive their
+ * manifests are nobody's, and go with the next clean-up after the grace time.
+ *
+ * Only folders of the format are listed, and only names of the format removed (L05).
+ */
+#include "table.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DAY_MS           (INT64_C(24) * 3600 * 1000)
+#define DEFAULT_OLDER_MS (14 * DAY_MS)
+#define DEFAULT_GRACE_MS (7 * DAY_MS)
+#define VERSIONS_PREFIX  "_versions/"
+#define REFS_PREFIX      "_refs/"
+#define TAGS_PREFIX      "_refs/tags/"
+#define BRANCHES_PREFIX  "_refs/branches/"
+#define HINT_KEY         "_versions/latest_version_hint.json"
+#define MAX_REF_BYTES    65536
+
+struct version {
+    uint64_t number; /* bit 63: detached */
+    int64_t modified_ms;
+    bool retained;
+};
+
+struct versions {
+    struct version *items;
+    size_t count;
+    size_t capacity;
+    uint64_t latest;
+    enum lance_naming naming;
+};
+
+struct numbers {
+    uint64_t *items;
+    size_t count;
+    size_t capacity;
+};
+
+struct cleanup {
+    struct storage_store *root;
+    struct storage_store *target; /* main's directory, or the branch's */
+    const struct lance_cleanup_options *options;
+    int64_t now_ms;
+    struct versions versions;
+    struct numbers pinned;
+    struct lance_key_set kept;
+    struct lance_key_set expired; /* of versions that go */
+    struct lance_cleanup_stats stats;
+};
+
+void lance_cleanup_options_init(struct lance_cleanup_options *options)
+{
+    *options = (struct lance_cleanup_options){.older_than_ms = DEFAULT_OLDER_MS,
+                                              .grace_ms = DEFAULT_GRACE_MS};
+}
+
+/* ---- listing ---- */
+
+typedef lake_status (*list_visit)(struct cleanup *cleanup, const struct storage_list_entry *entry,
+                                  void *context, struct lake_error *err);
+
+static lake_status list_all(struct cleanup *cleanup, struct storage_store *store,
+                            const char *prefix, list_visit visit, void *context,
+                            struct lake_error *err)
+{
+    char last[STORAGE_MAX_KEY_BYTES + 1] = "";
+    bool more = true;
+    lake_status status = LAKE_OK;
+    while (more && status == LAKE_OK) {
+        struct storage_list_page page = {0};
+        status = storage_list(store, base_str_of(prefix), base_str_of(last), STORAGE_MAX_LIST,
+                              &page, err);
+        if (status == LAKE_NOT_FOUND) {
+            return LAKE_OK;
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+        more = page.more && page.count > 0;
+        if (more) {
+            (void)snprintf(last, sizeof(last), "%s", page.entries[page.count - 1].key);
+        }
+        for (size_t i = 0; i < page.count && status == LAKE_OK; i++) {
+            status = visit(cleanup, &page.entries[i], context, err);
+        }
+        storage_list_page_fini(&page);
+    }
+    return status;
+}
+
+static lake_status grow(void **items, size_t *capacity, size_t item_bytes, struct lake_error *err)
+{
+    size_t larger = *capacity == 0 ? 64 : *capacity * 2;
+    void *moved = base_realloc_array(*items, larger, item_bytes);
+    if (moved == NULL) {
+        return base_fail_no_memory(err, larger * item_bytes);
+    }
+    *items = moved;
+    *capacity = larger;
+    return LAKE_OK;
+}
+
+static lake_status pin(struct numbers *numbers, uint64_t version, struct lake_error *err)
+{
+    if (numbers->count == numbers->capacity) {
+        void *items = numbers->items;
+        lake_status status = grow(&items, &numbers->capacity, sizeof(uint64_t), err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        numbers->items = items;
+    }
+    numbers->items[numbers->count++] = version;
+    return LAKE_OK;
+}
+
+static bool is_pinned(const struct numbers *numbers, uint64_t version)
+{
+    for (size_t i = 0; i < numbers->count; i++) {
+        if (numbers->items[i] == version) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static lake_status note_version(struct cleanup *cleanup, const struct storage_list_entry *entry,
+                                void *context, struct lake_error *err)
+{
+    struct versions *versions = context;
+    struct lake_str name = base_str_of(entry->key);
+    struct version found = {.modified_ms = entry->modified_unix_ms};
+    enum lance_naming naming;
+    (void)cleanup;
+    name.data += strlen(VERSIONS_PREFIX);
+    name.size -= strlen(VERSIONS_PREFIX);
+    if (base_str_has_prefix(name, "d") && base_str_has_suffix(name, ".manifest")) {
+        struct lake_str digits = {name.data + 1, name.size - 1 - strlen(".manifest")};
+        if (!base_str_to_u64(digits, &found.number)) {
+            return LAKE_OK;
+        }
+        found.retained = true; /* detached: whoever made it knows of it */
+    } else if (!lance_manifest_name_parse(name, &found.number, &naming)) {
+        return LAKE_OK;
+    }
+    if (versions->count == versions->capacity) {
+        void *items = versions->items;
+        lake_status status = grow(&items, &versions->capacity, sizeof(found), err);
+        if (status != LAKE_OK) {
+            return status;
+        }
+        versions->items = items;
+    }
+    versions->items[versions->count++] = found;
+    return LAKE_OK;
+}
+
+static int compare_versions(const void *a, const void *b)
+{
+    const struct version *left = a;
+    const struct version *right = b;
+    return (left->number > right->number) - (left->number < right->number);
+}
+
+/* Ascending; detached ones at the end. */
+static lake_status list_versions(struct cleanup *cleanup, struct storage_store *store,
+                                 struct versions *out, struct lake_error *err)
+{
+    lake_status status = lance_versions_latest(store, 0, &out->latest, &out->naming, NULL, err);
+    if (status == LAKE_OK) {
+        status = list_all(cleanup, store, VERSIONS_PREFIX, note_version, out, err);
+    }
+    if (status == LAKE_OK && out->count > 0) {
+        qsort(out->items, out->count, sizeof(*out->items), compare_versions);
+    }
+    return status;
+}
+
+/* ---- manifests ---- */
+
+static lake_status read_manifest(struct storage_store *store, enum lance_naming naming,
+                                 uint64_t version, struct lance_manifest **out,
+                                 struct lake_error *err)
+{
+    char key[LANCE_KEY_BYTES];
+    struct base_buffer bytes;
+    if ((version >> 63) == 0) {
+        return lance_manifest_read(store, naming, version, out, err);
+    }
+    (void)snprintf(key, sizeof(key), VERSIONS_PREFIX "d%" PRIu64 ".manifest", version);
+    base_buffer_init(&bytes, LANCE_MAX_MANIFEST_BYTES);
+    lake_status status = storage_read_all(store, base_str_of(key), &bytes, err);
+    if (status == LAKE_OK) {
+        status = lance_manifest_parse(base_buffer_view(&bytes), version, out, err);
+    }
+    base_buffer_fini(&bytes);
+    return status;
+}
+
+struct marking {
+    struct lance_key_set *set;
+    bool inherited_only; /* of another branch: its own files do not lie in the target */
+};
+
+static lake_status mark(void *context, const char *key, bool elsewhere, struct lake_error *err)
+{
+    struct marking *marking = context;
+    return marking->inherited_only && !elsewhere
+               ? LAKE_OK
+               : lance_key_set_add(marking->set, base_str_of(key), err);
+}
+
+static lake_status visit_manifest(const struct lance_manifest *manifest, struct lance_key_set *set,
+                                  bool inherited_only, struct lake_error *err)
+{
+    struct marking marking = {set, inherited_only};
+    const struct lance_visitor visitor = {mark, &marking};
+    return lance_references_visit(manifest, &visitor, err);
+}
+
+static int64_t age_ms(const struct cleanup *cleanup, const struct lance_manifest *manifest,
+                      const struct version *version)
+{
+    const LancePb__TableTimestamp *time = manifest->pb->timestamp;
+    bool usable = time != NULL && time->seconds > 0 && time->seconds < INT64_MAX / 1000;
+    int64_t made = usable ? time->seconds * 1000 + time->nanos / 1000000 : version->modified_ms;
+    return cleanup->now_ms - made;
+}
+
+static void decide(struct cleanup *cleanup, const struct lance_manifest *manifest, size_t index)
+{
+    struct version *version = &cleanup->versions.items[index];
+    const struct lance_cleanup_options *options = cleanup->options;
+    uint64_t newer = cleanup->versions.latest - version->number;
+    version->retained = version->retained || version->number == cleanup->versions.latest ||
+                        newer < options->retain_versions ||
+                        is_pinned(&cleanup->pinned, version->number) ||
+                        age_ms(cleanup, manifest, version) < options->older_than_ms;
+    for (size_t i = 0; i < options->version_count && !version->retained; i++) {
+        version->retained = options->versions[i] == version->number;
+    }
+}
+
+/* Which versions go, and what those that stay and those that go refer to. */
+static lake_status visit_versions(struct cleanup *cleanup, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < cleanup->versions.count && status == LAKE_OK; i++) {
+        struct version *version = &cleanup->versions.items[i];
+        struct lance_manifest *manifest = NULL;
+        status = read_manifest(cleanup->target, cleanup->versions.naming, version->number,
+                               &manifest, err);
+        if (status == LAKE_NOT_FOUND) { /* another clean-up was faster */
+            version->retained = true;
+            status = LAKE_OK;
+            continue;
+        }
+        if (status == LAKE_OK && version->number == cleanup->versions.latest) {
+            status = lance_manifest_check_changeable(manifest, err);
+        }
+        if (status == LAKE_OK) {
+            decide(cleanup, manifest, i);
+            status = visit_manifest(
+                manifest, version->retained ? &cleanup->kept : &cleanup->expired, false, err);
+        }
+        if (status != LAKE_OK) {
+            status = lake_fail_wrap(err, status,
+                                    "nothing is cleaned up: what version %" PRIu64
+                                    " refers to cannot be learnt",
+                                    version->number);
+        }
+        lance_manifest_unref(manifest);
+    }
+    return status;
+}
+
+/* ---- tags and branches ---- */
+
+static bool is_target(const struct cleanup *cleanup, const char *branch)
+{
+    const char *target = cleanup->options->branch == NULL ? "" : cleanup->options->branch;
+    return strcmp(target, branch == NULL ? "" : branch) == 0;
+}
+
+static lake_status pin_tags(struct cleanup *cleanup, struct numbers *out, struct lake_error *err)
+{
+    struct lance_tag *tags = NULL;
+    size_t count = 0;
+    lake_status status = lance_tags_list(cleanup->root, &tags, &count, err);
+    for (size_t i = 0; i < count && status == LAKE_OK; i++) {
+        if (is_target(cleanup, tags[i].branch)) {
+            status = pin(out, tags[i].version, err);
+        }
+    }
+    base_free(tags);
+    return status;
+}
+
+/* What other branches inherit from the target stays. */
+static lake_status visit_branch(struct cleanup *cleanup, const char *branch, struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct versions versions = {.items = NULL};
+    lake_status status = lance_branch_open(cleanup->root, branch, &store, err);
+    if (status == LAKE_OK) {
+        status = list_versions(cleanup, store, &versions, err);
+    }
+    if (status == LAKE_NOT_FOUND) {
+        status = lake_fail_wrap(err, LAKE_DATA_LOSS, "the branch %s has no version", branch);
+    }
+    for (size_t i = 0; i < versions.count && status == LAKE_OK; i++) {
+        struct lance_manifest *manifest = NULL;
+        status = read_manifest(store, versions.naming, versions.items[i].number, &manifest, err);
+        if (status == LAKE_OK) {
+            status = visit_manifest(manifest, &cleanup->kept, true, err);
+        } else if (status == LAKE_NOT_FOUND) {
+            status = LAKE_OK;
+        }
+        lance_manifest_unref(manifest);
+    }
+    base_free(versions.items);
+    storage_store_unref(store);
+    return status;
+}
+
+/* The name in a key, where a slash is written as %2F. */
+static bool branch_of_key(const char *key, char out[LANCE_REF_NAME_BYTES])
+{
+    const char *at = key + strlen(BRANCHES_PREFIX);
+    size_t size = 0;
+    while (*at != '\0' && strcmp(at, ".json") != 0 && size + 1 < LANCE_REF_NAME_BYTES) {
+        bool slash = strncmp(at, "%2F", 3) == 0;
+        out[size++] = slash ? '/' : *at;
+        at += slash ? 3 : 1;
+    }
+    out[size] = '\0';
+    return strcmp(at, ".json") == 0 && size > 0;
+}
+
+static lake_status pin_parent(struct cleanup *cleanup, const char *key, struct numbers *out,
+                              struct lake_error *err)
+{
+    struct base_buffer text;
+    json_t *json = NULL;
+    base_buffer_init(&text, MAX_REF_BYTES);
+    lake_status status = storage_read_all(cleanup->root, base_str_of(key), &text, err);
+    if (status == LAKE_OK) {
+        status = base_json_parse(base_buffer_view(&text), MAX_REF_BYTES, &json, err);
+    }
+    if (status == LAKE_OK) {
+        json_int_t version = json_integer_value(json_object_get(json, "parentVersion"));
+        if (version <= 0) {
+            status = lake_fail(err, LAKE_DATA_LOSS, "the branch %s names no parent", key);
+        } else if (is_target(cleanup, json_string_value(json_object_get(json, "parentBranch")))) {
+            status = pin(out, (uint64_t)version, err);
+        }
+    }
+    json_decref(json);
+    base_buffer_fini(&text);
+    return status;
+}
+
+static lake_status note_ref(struct cleanup *cleanup, const struct storage_list_entry *entry,
+                            void *context, struct lake_error *err)
+{
+    char branch[LANCE_REF_NAME_BYTES];
+    struct lake_str key = base_str_of(entry->key);
+    if (base_str_has_prefix(key, TAGS_PREFIX)) {
+        return LAKE_OK; /* pin_tags */
+    }
+    if (!base_str_has_prefix(key, BRANCHES_PREFIX) || !branch_of_key(entry->key, branch)) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "nothing is cleaned up: %s is a reference of a kind that is not known",
+                         entry->key);
+    }
+    lake_status status = pin_parent(cleanup, entry->key, context, err);
+    if (status == LAKE_OK && !is_target(cleanup, branch)) {
+        status = visit_branch(cleanup, branch, err);
+    }
+    return status;
+}
+
+static lake_status read_refs(struct cleanup *cleanup, struct numbers *out, struct lake_error *err)
+{
+    lake_status status = pin_tags(cleanup, out, err);
+    return status == LAKE_OK ? list_all(cleanup, cleanup->root, REFS_PREFIX, note_ref, out, err)
+                             : status;
+}
+
+/* ---- removing ---- */
+
+/* A tag or a branch that came after the decision would lose its version. */
+static lake_status check_refs_again(struct cleanup *cleanup, struct lake_error *err)
+{
+    struct numbers pinned = {NULL, 0, 0};
+    lake_status status = read_refs(cleanup, &pinned, err);
+    for (size_t i = 0; i < cleanup->versions.count && status == LAKE_OK; i++) {
+        const struct version *version = &cleanup->versions.items[i];
+        if (!version->retained && is_pinned(&pinned, version->number)) {
+            status = lake_fail(err, LAKE_ABORTED,
+                               "version %" PRIu64
+                               " was tagged or branched while it was to be removed; clean up again",
+                               version->number);
+        }
+    }
+    base_free(pinned.items);
+    return status;
+}
+
+static lake_status write_hint(struct cleanup *cleanup, struct lake_error *err)
+{
+    char text[64];
+    int size = snprintf(text, sizeof(text), "{\"version\":%" PRIu64 "}", cleanup->versions.latest);
+    lake_status status = storage_put(cleanup->target, LAKE_STR(HINT_KEY),
+                                     (struct lake_bytes){(const uint8_t *)text, (size_t)size}, err);
+    return status == LAKE_OK ? BASE_FAULT("lance.cleanup.after_hint", err) : status;
+}
+
+static lake_status remove_versions(struct cleanup *cleanup, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    size_t count = 0;
+    for (size_t i = 0; i < cleanup->versions.count; i++) {
+        count += !cleanup->versions.items[i].retained;
+    }
+    cleanup->stats.versions_removed = count;
+    cleanup->stats.versions_kept = cleanup->versions.count - count;
+    if (count == 0 || cleanup->options->dry_run) {
+        return LAKE_OK;
+    }
+    status = check_refs_again(cleanup, err);
+    if (status == LAKE_OK) {
+        status = write_hint(cleanup, err);
+    }
+    for (size_t i = 0; i < cleanup->versions.count && status == LAKE_OK; i++) {
+        char key[LANCE_KEY_BYTES];
+        if (cleanup->versions.items[i].retained) {
+            continue;
+        }
+        lance_manifest_key(cleanup->versions.naming, cleanup->versions.items[i].number, key);
+        status = storage_remove(cleanup->target, base_str_of(key), err);
+        if (status == LAKE_OK) {
+            status = BASE_FAULT("lance.cleanup.after_manifest", err);
+        }
+    }
+    return status;
+}
+
+/* Versions that were committed meanwhile may refer to files of those that went: a restore does. */
+static lake_status visit_new_versions(struct cleanup *cleanup, struct lake_error *err)
+{
+    struct versions versions = {.items = NULL};
+    lake_status status = list_versions(cleanup, cleanup->target, &versions, err);
+    for (size_t i = 0; i < versions.count && status == LAKE_OK; i++) {
+        struct lance_manifest *manifest = NULL;
+        if (versions.items[i].number <= cleanup->versions.latest) {
+            continue;
+        }
+        status = read_manifest(cleanup->target, versions.naming, versions.items[i].number,
+                               &manifest, err);
+        if (status == LAKE_OK) {
+            status = visit_manifest(manifest, &cleanup->kept, false, err);
+        } else if (status == LAKE_NOT_FOUND) {
+            status = LAKE_OK;
+        }
+        lance_manifest_unref(manifest);
+    }
+    base_free(versions.items);
+    return status;
+}
+
+/* What a version that needs the file refers to; false for a name that is none of the format's. */
+static bool referred_key(struct lake_str key, struct lake_str *out, char buffer[])
+{
+    *out = key;
+    if (base_str_has_prefix(key, "_deletions/")) {
+        return base_str_has_suffix(key, ".arrow") || base_str_has_suffix(key, ".bin");
+    }
+    if (base_str_has_prefix(key, "_transactions/")) {
+        return base_str_has_suffix(key, ".txn");
+    }
+    const char *name = memchr(key.data, '/', key.size);
+    if (name == NULL) {
+        return false;
+    }
+    name++;
+    size_t left = key.size - (size_t)(name - key.data);
+    const char *slash = memchr(name, '/', left);
+    if (base_str_has_prefix(key, "_indices/")) {
+        struct base_uuid uuid;
+        out->size = slash == NULL ? 0 : (size_t)(slash - key.data);
+        return slash != NULL &&
+               base_uuid_parse((struct lake_str){name, (size_t)(slash - name)}, &uuid);
+    }
+    if (slash == NULL) {
+        return base_str_has_suffix(key, ".lance");
+    }
+    /* data/<stem>/<32 digits>.blob belongs to data/<stem>.lance */
+    size_t stem = (size_t)(slash - key.data);
+    (void)snprintf(buffer, STORAGE_MAX_KEY_BYTES + 8, "%.*s.lance", (int)stem, key.data);
+    *out = base_str_of(buffer);
+    return base_str_has_suffix(key, ".blob") &&
+           memchr(slash + 1, '/', left - (size_t)(slash + 1 - name)) == NULL;
+}
+
+static lake_status remove_file(struct cleanup *cleanup, const struct storage_list_entry *entry,
+                               void *context, struct lake_error *err)
+{
+    char buffer[STORAGE_MAX_KEY_BYTES + 8];
+    struct lake_str referred;
+    (void)context;
+    if (!referred_key(base_str_of(entry->key), &referred, buffer) ||
+        lance_key_set_has(&cleanup->kept, referred)) {
+        return LAKE_OK;
+    }
+    bool expired = lance_key_set_has(&cleanup->expired, referred);
+    bool abandoned =
+        !expired && cleanup->now_ms - entry->modified_unix_ms >= cleanup->options->grace_ms;
+    if (!expired && !abandoned) {
+        cleanup->stats.files_in_grace++;
+        return LAKE_OK;
+    }
+    cleanup->stats.files_removed++;
+    cleanup->stats.abandoned_files_removed += abandoned;
+    cleanup->stats.bytes_removed += entry->size_bytes;
+    if (cleanup->options->dry_run) {
+        return LAKE_OK;
+    }
+    lake_status status = storage_remove(cleanup->target, base_str_of(entry->key), err);
+    return status == LAKE_OK ? BASE_FAULT("lance.cleanup.after_file", err) : status;
+}
+
+static lake_status remove_files(struct cleanup *cleanup, struct lake_error *err)
+{
+    static const char *const folders[] = {"data/", "_deletions/", "_indices/", "_transactions/"};
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(folders) && status == LAKE_OK; i++) {
+        status = list_all(cleanup, cleanup->target, folders[i], remove_file, NULL, err);
+    }
+    return status;
+}
+
+/* Temporary files of killed writers, where the store has such. */
+static lake_status sweep(struct cleanup *cleanup, struct lake_error *err)
+{
+    static const char *const folders[] = {"data", "_deletions", "_transactions", "_versions"};
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(folders) && status == LAKE_OK; i++) {
+        struct storage_store *folder = NULL;
+        uint64_t removed = 0;
+        status = storage_child_open(cleanup->target, base_str_of(folders[i]), &folder, err);
+        if (status == LAKE_OK) {
+            status = storage_local_sweep(folder, cleanup->options->grace_ms, &removed, err);
+        }
+        if (status == LAKE_UNIMPLEMENTED || status == LAKE_NOT_FOUND) {
+            status = LAKE_OK;
+        }
+        cleanup->stats.files_removed += removed;
+        cleanup->stats.abandoned_files_removed += removed;
+        storage_store_unref(folder);
+    }
+    return status;
+}
+
+static lake_status run(struct cleanup *cleanup, struct lake_error *err)
+{
+    lake_status status = read_refs(cleanup, &cleanup->pinned, err);
+    if (status == LAKE_OK) {
+        status = list_versions(cleanup, cleanup->target, &cleanup->versions, err);
+    }
+    if (status == LAKE_OK) {
+        status = visit_versions(cleanup, err);
+    }
+    if (status == LAKE_OK) {
+        status = remove_versions(cleanup, err);
+    }
+    if (status == LAKE_OK) {
+        status = visit_new_versions(cleanup, err);
+    }
+    if (status == LAKE_OK) {
+        status = remove_files(cleanup, err);
+    }
+    return status == LAKE_OK && !cleanup->options->dry_run ? sweep(cleanup, err) : status;
+}
+
+lake_status lance_cleanup(struct storage_store *root, const struct lance_cleanup_options *options,
+                          struct lance_cleanup_stats *out, struct lake_error *err)
+{
+    struct lance_cleanup_options defaults;
+    lance_cleanup_options_init(&defaults);
+    struct cleanup cleanup = {.root = root,
+                              .options = options == NULL ? &defaults : options,
+                              .now_ms = base_clock_unix_ms()};
+    lake_status status = LAKE_OK;
+    if (cleanup.options->branch == NULL) {
+        cleanup.target = storage_store_ref(root);
+    } else {
+        status = lance_branch_open(root, cleanup.options->branch, &cleanup.target, err);
+    }
+    if (status == LAKE_OK) {
+        status = run(&cleanup, err);
+    }
+    if (status == LAKE_OK) {
+        *out = cleanup.stats;
+    }
+    lance_key_set_fini(&cleanup.kept);
+    lance_key_set_fini(&cleanup.expired);
+    base_free(cleanup.versions.items);
+    base_free(cleanup.pinned.items);
+    storage_store_unref(cleanup.target);
+    return status;
+}
