@@ -91,6 +91,7 @@ struct lake_connect_options {
     int64_t timeout_ms;           /* of one request that is not a stream; 0: 30,000 */
     uint32_t schema_cache_tables; /* 0: 1,024; at most 65,536 */
     uint32_t schema_cache_ttl_ms; /* 0: 60,000; at most 3,600,000 */
+    uint32_t upload_parts_in_flight; /* of 64 MiB each, into S3; 0: 4; at most 16 */
 };
 #define LAKE_CONNECT_OPTIONS_INIT \
     {                             \

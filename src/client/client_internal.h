@@ -41,6 +41,7 @@ struct lake_client {
     char *stage_uri; /* "file:///…/tenants/<tenant>", "s3://…", or NULL for a query-only client */
     char *stage_endpoint, *stage_region; /* of an S3 stage, as the server says; NULL: it does not */
     bool stage_path_style;
+    uint32_t upload_parts_in_flight;
     pthread_mutex_t stage_lock; /* guards stage: opened at its first use */
     struct storage_store *stage;
 };

@@ -1,5 +1,7 @@
 #include "client_internal.h"
 
+#include "upload_parts.h"
+
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_MS 30000
@@ -29,6 +31,9 @@ static lake_status check_options(const char *address, const struct lake_connect_
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "the schema cache holds at most %d tables for %d ms", MAX_CACHE_TABLES,
                          MAX_CACHE_TTL_MS);
+    if (options->upload_parts_in_flight > STORAGE_MULTIPART_MAX_IN_FLIGHT)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "at most %d parts of an upload are in flight",
+                         STORAGE_MULTIPART_MAX_IN_FLIGHT);
     if (options->timeout_ms < 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must not be negative");
     return LAKE_OK;
@@ -111,6 +116,9 @@ static lake_status connect_client(const char *address, const struct lake_connect
     atomic_init(&client->references, 1);
     pthread_mutex_init(&client->stage_lock, NULL);
     client->timeout_ms = options.timeout_ms == 0 ? DEFAULT_TIMEOUT_MS : options.timeout_ms;
+    client->upload_parts_in_flight = options.upload_parts_in_flight == 0
+                                         ? UPLOAD_DEFAULT_IN_FLIGHT
+                                         : options.upload_parts_in_flight;
     status = open_channel(address, &options, &client->channel, err);
     if (status == LAKE_OK)
         status = client_schema_cache_new(&options, &client->schemas, err);

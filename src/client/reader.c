@@ -11,16 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCK_BYTES ((size_t)1024 * 1024)
-
 struct lake_reader {
-    struct storage_store *store;
-    char *key;
+    struct storage_stream *stream;
     int64_t position; /* of the next byte to fetch */
     int64_t end;
     struct base_sha256 *hash; /* NULL: a range */
     uint8_t expected[BASE_SHA256_BYTES];
-    uint8_t *block;
+    const uint8_t *block; /* the stream's */
     size_t block_size;
     size_t block_used;
     lake_status failed; /* a reader that failed once stays failed */
@@ -53,16 +50,16 @@ lake_status client_location_key(lake_client *client, const struct lake_data_loca
 }
 
 static lake_status check_size(struct storage_store *store, struct lake_str key,
-                              const struct lake_data_location *location, struct lake_error *err)
+                              const struct lake_data_location *location,
+                              struct storage_object_info *info, struct lake_error *err)
 {
-    struct storage_object_info info;
-    lake_status status = storage_stat(store, key, &info, err);
+    lake_status status = storage_stat(store, key, info, err);
     if (status == LAKE_NOT_FOUND)
         return lake_fail(err, LAKE_NOT_FOUND, "the object %s is not in the stage", location->uri);
-    if (status == LAKE_OK && info.size_bytes != (uint64_t)location->size_bytes)
+    if (status == LAKE_OK && info->size_bytes != (uint64_t)location->size_bytes)
         return lake_fail(err, LAKE_DATA_LOSS,
                          "the object %s has %llu bytes, its location says %lld: it was damaged",
-                         location->uri, (unsigned long long)info.size_bytes,
+                         location->uri, (unsigned long long)info->size_bytes,
                          (long long)location->size_bytes);
     return status;
 }
@@ -72,24 +69,22 @@ static lake_status open_reader(lake_client *client, const struct lake_data_locat
                                struct lake_error *err)
 {
     struct storage_store *store = NULL;
+    struct storage_object_info info = {.size_bytes = 0};
     struct lake_str key;
     lake_status status = client_stage(client, &store, err);
     if (status == LAKE_OK)
         status = client_location_key(client, location, &key, err);
     if (status == LAKE_OK && verified)
-        status = check_size(store, key, location, err);
+        status = check_size(store, key, location, &info, err);
     if (status != LAKE_OK)
         return status;
     lake_reader *reader = base_calloc_array(1, sizeof(*reader));
     if (reader == NULL)
         return base_fail_no_memory(err, sizeof(*reader));
-    reader->store = storage_store_ref(store);
     reader->position = start;
     reader->end = end;
-    reader->key = base_strndup(key.data, key.size);
-    reader->block = base_alloc(BLOCK_BYTES);
-    if (reader->key == NULL || reader->block == NULL)
-        status = base_fail_no_memory(err, BLOCK_BYTES);
+    status = storage_stream_open(store, key, info.version, (uint64_t)start, (uint64_t)(end - start),
+                                 &reader->stream, err);
     if (status == LAKE_OK && verified) {
         (void)base_hex_decode(base_str_of(location->sha256_hex), reader->expected);
         status = base_sha256_new(&reader->hash, err);
@@ -135,23 +130,26 @@ static lake_status verify(lake_reader *reader, struct lake_error *err)
 
 static lake_status fetch(lake_reader *reader, struct lake_error *err)
 {
-    size_t size = (size_t)BASE_MIN(reader->end - reader->position, (int64_t)BLOCK_BYTES);
-    lake_status status = storage_read_range(reader->store, base_str_of(reader->key),
-                                            (uint64_t)reader->position, size, reader->block, err);
+    struct lake_bytes block;
+    lake_status status = storage_stream_next(reader->stream, &block, err);
     if (status == LAKE_OUT_OF_RANGE)
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
                               "the object ended before byte %lld: it was damaged; discard what "
                               "was read",
-                              (long long)(reader->position + (int64_t)size));
+                              (long long)reader->end);
+    if (status == LAKE_FAILED_PRECONDITION)
+        return lake_fail_wrap(err, LAKE_DATA_LOSS,
+                              "the object was replaced while it was read: discard what was read");
     if (status == LAKE_OK && reader->hash != NULL)
-        status = base_sha256_update(reader->hash, reader->block, size, err);
+        status = base_sha256_update(reader->hash, block.data, block.size, err);
     if (status != LAKE_OK)
         return status;
-    reader->position += (int64_t)size;
+    reader->position += (int64_t)block.size;
     if (reader->position == reader->end && reader->hash != NULL)
         status = verify(reader, err);
     if (status == LAKE_OK) {
-        reader->block_size = size;
+        reader->block = block.data;
+        reader->block_size = block.size;
         reader->block_used = 0;
     }
     return status;
@@ -191,10 +189,8 @@ void lake_reader_free(lake_reader *reader)
 {
     if (reader == NULL)
         return;
-    storage_store_unref(reader->store);
+    storage_stream_free(reader->stream);
     base_sha256_free(reader->hash);
-    base_free(reader->key);
-    base_free(reader->block);
     base_free(reader);
 }
 

@@ -4,6 +4,7 @@
  * directories, then a UUIDv7.
  */
 #include "client_internal.h"
+#include "upload_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,34 +65,51 @@ uint64_t client_location_bytes(const lake_client *client, const char *media_type
 /* ---- the copy ---- */
 
 struct copy {
-    struct storage_writer *writer;
+    struct storage_writer *writer; /* or */
+    struct upload_parts *parts;
     struct base_sha256 *hash;
-    uint8_t *block;
+    uint8_t *block; /* of the writer */
     int64_t done_bytes;
 };
+
+static lake_status copy_block(struct copy *copy, struct lake_source source, size_t *got,
+                              struct lake_error *err)
+{
+    uint8_t *room = copy->block;
+    size_t size = BLOCK_BYTES;
+    lake_status status = LAKE_OK;
+    if (copy->parts != NULL)
+        status = upload_parts_room(copy->parts, &room, &size, err);
+    if (status != LAKE_OK)
+        return status;
+    int failed = source.read(source.context, room, size, got);
+    if (failed != 0)
+        return base_fail_errno(err, failed,
+                               "the source of an upload could not be read after "
+                               "%lld bytes",
+                               (long long)copy->done_bytes);
+    if (*got > size)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the source of an upload returned more bytes than it was asked for");
+    if (*got == 0)
+        return LAKE_OK;
+    status = base_sha256_update(copy->hash, room, *got, err);
+    if (status == LAKE_OK && copy->parts != NULL)
+        upload_parts_filled(copy->parts, *got);
+    else if (status == LAKE_OK)
+        status = storage_writer_write(copy->writer, (struct lake_bytes){room, *got}, err);
+    copy->done_bytes += (int64_t)*got;
+    return status;
+}
 
 static lake_status copy_source(struct copy *copy, struct lake_source source, lake_progress progress,
                                void *progress_context, int64_t total_bytes, struct lake_error *err)
 {
     for (;;) {
         size_t got = 0;
-        int failed = source.read(source.context, copy->block, BLOCK_BYTES, &got);
-        if (failed != 0)
-            return base_fail_errno(err, failed,
-                                   "the source of an upload could not be read after "
-                                   "%lld bytes",
-                                   (long long)copy->done_bytes);
-        if (got == 0)
-            return LAKE_OK;
-        if (got > BLOCK_BYTES)
-            return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "the source of an upload returned more bytes than it was asked for");
-        lake_status status = base_sha256_update(copy->hash, copy->block, got, err);
-        if (status == LAKE_OK)
-            status = storage_writer_write(copy->writer, (struct lake_bytes){copy->block, got}, err);
-        if (status != LAKE_OK)
+        lake_status status = copy_block(copy, source, &got, err);
+        if (status != LAKE_OK || got == 0)
             return status;
-        copy->done_bytes += (int64_t)got;
         if (progress != NULL && !progress(progress_context, copy->done_bytes, total_bytes))
             return lake_fail(err, LAKE_CANCELLED, "the upload was cancelled after %lld bytes",
                              (long long)copy->done_bytes);
@@ -131,14 +149,43 @@ static lake_status finish(lake_client *client, struct copy *copy, const char *ke
     base_free(uri);
     if (status != LAKE_OK)
         return status;
-    status = storage_writer_commit(copy->writer, err);
-    copy->writer = NULL;
+    if (copy->parts != NULL) {
+        status = upload_parts_commit(copy->parts, err);
+    } else {
+        status = storage_writer_commit(copy->writer, err);
+        copy->writer = NULL;
+    }
     if (status != LAKE_OK) {
         lake_data_location_fini(&location);
         return status;
     }
     *out = location;
     return LAKE_OK;
+}
+
+static lake_status open_target(const lake_client *client, struct storage_store *stage,
+                               const char *key, const char *media_type, int64_t total_bytes,
+                               struct copy *copy, struct lake_error *err)
+{
+    if (!storage_has_multipart(stage)) {
+        copy->block = base_alloc(BLOCK_BYTES);
+        if (copy->block == NULL)
+            return base_fail_no_memory(err, BLOCK_BYTES);
+        return storage_writer_open(stage, base_str_of(key), true, &copy->writer, err);
+    }
+    /* O02: refused before anything is sent. */
+    int64_t most = (int64_t)UPLOAD_PART_BYTES * STORAGE_MULTIPART_MAX_PARTS;
+    if (total_bytes > most)
+        return lake_fail(err, LAKE_OUT_OF_RANGE,
+                         "the file has %lld bytes, an object has at most %lld",
+                         (long long)total_bytes, (long long)most);
+    struct upload_parts_options options = {.stage = stage,
+                                           .key = key,
+                                           .media_type =
+                                               media_type == NULL ? DEFAULT_MEDIA_TYPE : media_type,
+                                           .part_bytes = UPLOAD_PART_BYTES,
+                                           .in_flight = client->upload_parts_in_flight};
+    return upload_parts_new(&options, &copy->parts, err);
 }
 
 /* `unchanged` (may be NULL) is asked at the end, before the object becomes visible. */
@@ -156,12 +203,10 @@ static lake_status upload(lake_client *client, struct lake_source source, int64_
         status = client_stage(client, &stage, err);
     if (status == LAKE_OK)
         status = new_key(key, err);
-    if (status == LAKE_OK && (copy.block = base_alloc(BLOCK_BYTES)) == NULL)
-        status = base_fail_no_memory(err, BLOCK_BYTES);
     if (status == LAKE_OK)
         status = base_sha256_new(&copy.hash, err);
     if (status == LAKE_OK)
-        status = storage_writer_open(stage, base_str_of(key), true, &copy.writer, err);
+        status = open_target(client, stage, key, media_type, total_bytes, &copy, err);
     if (status == LAKE_OK)
         status = copy_source(&copy, source, progress, progress_context, total_bytes, err);
     if (status == LAKE_OK && unchanged != NULL)
@@ -169,6 +214,7 @@ static lake_status upload(lake_client *client, struct lake_source source, int64_
     if (status == LAKE_OK)
         status = finish(client, &copy, key, media_type, out, err);
     storage_writer_abort(copy.writer);
+    upload_parts_free(copy.parts, false);
     base_sha256_free(copy.hash);
     base_free(copy.block);
     return status;

@@ -154,7 +154,39 @@ static lake_status child_list(void *context, struct lake_str prefix, struct lake
     return LAKE_OK;
 }
 
-/* ---- multipart uploads: the parent's ---- */
+/* ---- streams and multipart uploads: the parent's ---- */
+
+static lake_status child_stream_open(void *context, struct lake_str key, const char *version,
+                                     uint64_t offset, uint64_t size_bytes, void **stream,
+                                     struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    struct storage_stream *opened;
+    lake_status status = join(child, key, &joined, err);
+    if (status == LAKE_OK)
+        status = storage_stream_open(child->parent, joined.key, version, offset, size_bytes,
+                                     &opened, err);
+    if (status == LAKE_OK)
+        *stream = opened;
+    return status;
+}
+
+static lake_status child_stream_next(void *stream, struct lake_bytes *out, struct lake_error *err)
+{
+    return storage_stream_next(stream, out, err);
+}
+
+static void child_stream_free(void *stream)
+{
+    storage_stream_free(stream);
+}
+
+static const struct storage_stream_methods child_stream_methods = {
+    .open = child_stream_open,
+    .next = child_stream_next,
+    .free = child_stream_free,
+};
 
 static lake_status child_upload_open(void *context, struct lake_str key, const char *upload_id,
                                      const char *media_type, bool only_if_absent, void **upload,
@@ -281,6 +313,7 @@ static const struct storage_methods child_methods = {
     .writer_abort = child_writer_abort,
     .remove = child_remove,
     .list = child_list,
+    .stream = &child_stream_methods,
     .multipart = &child_multipart_methods,
     .presign_read = child_presign_read,
     .free = child_free,

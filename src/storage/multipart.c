@@ -72,6 +72,16 @@ lake_status storage_multipart_reopen(struct storage_store *store, struct lake_st
     return open_upload(store, key, upload_id, NULL, only_if_absent, out, err);
 }
 
+bool storage_has_multipart(const struct storage_store *store)
+{
+    /* A child has what the store it is in has. */
+    struct storage_store *inner = (struct storage_store *)(uintptr_t)store;
+    struct lake_str prefix;
+    while (storage_child_parts(inner, &inner, &prefix)) {
+    }
+    return storage_store_methods(inner)->multipart != NULL;
+}
+
 const char *storage_multipart_id(const struct storage_multipart *upload)
 {
     return upload->methods->id(upload->handle);

@@ -222,6 +222,7 @@ const struct storage_methods s3_methods = {
     .writer_abort = s3_writer_abort,
     .remove = remove_object,
     .list = s3_list,
+    .stream = &s3_stream_methods,
     .multipart = &s3_multipart_methods,
     .presign_read = presign,
     .free = free_store,

@@ -6,6 +6,7 @@
  *   s3_call.c       one operation: signed, sent, judged, tried again
  *   s3_verdict.c    what a reply means
  *   s3_read.c       ranges and whole objects
+ *   s3_stream.c     ranges one after the other, with the next ones on their way
  *   s3_list.c       listings of keys
  *   s3_multipart.c  multipart uploads, and the writer on them
  *   credentials*.c, profile.c   who signs
@@ -159,6 +160,25 @@ lake_status s3_writer_open(void *context, struct lake_str key, bool only_if_abse
 lake_status s3_writer_write(void *writer, struct lake_bytes data, struct lake_error *err);
 lake_status s3_writer_commit(void *writer, struct lake_error *err);
 void s3_writer_abort(void *writer);
+
+/* One range, between starting its call and s3_range_finish. Stays where it is; its call is released
+ * by s3_call_fini. */
+struct s3_range {
+    struct s3_call call;
+    struct s3_store *store;
+    struct lake_str key;
+    uint64_t offset;
+    size_t size;
+    uint8_t *out;
+    size_t done;
+    char etag[S3_ETAG_BYTES]; /* of the object that is being read; empty: any so far */
+    char range[64];
+    lake_status refused; /* why `accept` said no */
+};
+void s3_range_init(struct s3_range *range, struct s3_store *store, struct lake_str key,
+                   const char *version, uint64_t offset, size_t size_bytes, uint8_t *out);
+lake_status s3_range_finish(struct s3_range *range, struct lake_error *err);
+extern const struct storage_stream_methods s3_stream_methods;
 
 /* The parsers of replies on any bytes, for tests/fuzz. */
 void s3_list_fuzz(struct lake_bytes document);

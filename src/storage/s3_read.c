@@ -26,21 +26,9 @@ static bool parse_content_range(struct lake_str text, uint64_t *first, uint64_t 
            *first <= *last && *last < *total;
 }
 
-struct range_read {
-    struct s3_store *store;
-    struct lake_str key;
-    uint64_t offset;
-    size_t size;
-    uint8_t *out;
-    size_t done;
-    char etag[S3_ETAG_BYTES]; /* of the object that is being read; empty: any so far */
-    char range[64];
-    lake_status refused; /* why `accept` said no */
-};
-
 static lake_status prepare_range(void *context, struct s3_call *call, struct lake_error *err)
 {
-    struct range_read *read = context;
+    struct s3_range *read = context;
     (void)err;
     if (read->etag[0] == '\0')
         read->done = 0; /* what came before may be of another object */
@@ -54,7 +42,7 @@ static lake_status prepare_range(void *context, struct s3_call *call, struct lak
 
 static bool accept_range(void *context, const struct http_reply *reply)
 {
-    struct range_read *read = context;
+    struct s3_range *read = context;
     struct lake_str text;
     uint64_t first = 0;
     uint64_t last = 0;
@@ -88,7 +76,7 @@ static bool accept_range(void *context, const struct http_reply *reply)
 
 static bool consume_range(void *context, const uint8_t *data, size_t size)
 {
-    struct range_read *read = context;
+    struct s3_range *read = context;
     if (size > read->size - read->done) {
         read->refused = LAKE_DATA_LOSS;
         return false;
@@ -101,7 +89,7 @@ static bool consume_range(void *context, const uint8_t *data, size_t size)
 
 static enum s3_verdict check_range(void *context, struct s3_call *call, struct lake_error *err)
 {
-    struct range_read *read = context;
+    struct s3_range *read = context;
     if (read->refused == LAKE_OUT_OF_RANGE)
         (void)lake_fail(err, LAKE_OUT_OF_RANGE,
                         "object %.*s in %s is shorter: %zu bytes from offset %" PRIu64
@@ -135,29 +123,43 @@ static lake_status read_nothing(struct s3_store *store, struct lake_str key, uin
     return status;
 }
 
-lake_status s3_read_range(void *context, struct lake_str key, const char *version, uint64_t offset,
-                          size_t size_bytes, uint8_t *out, struct lake_error *err)
+void s3_range_init(struct s3_range *range, struct s3_store *store, struct lake_str key,
+                   const char *version, uint64_t offset, size_t size_bytes, uint8_t *out)
 {
-    struct s3_store *store = context;
-    if (size_bytes == 0)
-        return read_nothing(store, key, offset, err);
-    struct range_read read = {
+    *range = (struct s3_range){
         .store = store, .key = key, .offset = offset, .size = size_bytes, .out = out};
-    (void)snprintf(read.etag, sizeof(read.etag), "%s", version);
-    struct s3_call call;
-    s3_call_init(&call, store, "reading", "GET", key);
-    call.prepare = prepare_range;
-    call.accept = accept_range;
-    call.consume = consume_range;
-    call.check = check_range;
-    call.context = &read;
-    lake_status status = s3_call_run(&call, err);
-    if (status != LAKE_OK && call.reply.status == 412)
+    (void)snprintf(range->etag, sizeof(range->etag), "%s", version);
+    struct s3_call *call = &range->call;
+    s3_call_init(call, store, "reading", "GET", key);
+    call->prepare = prepare_range;
+    call->accept = accept_range;
+    call->consume = consume_range;
+    call->check = check_range;
+    call->context = range;
+}
+
+lake_status s3_range_finish(struct s3_range *range, struct lake_error *err)
+{
+    lake_status status = s3_call_finish(&range->call, err);
+    if (status != LAKE_OK && range->call.reply.status == 412)
         status = lake_fail(err, LAKE_FAILED_PRECONDITION,
                            "object %.*s in %s was replaced while it was read: read it from the "
                            "start",
-                           LAKE_STR_FMT(key), store->bucket);
-    s3_call_fini(&call);
+                           LAKE_STR_FMT(range->key), range->store->bucket);
+    return status;
+}
+
+lake_status s3_read_range(void *context, struct lake_str key, const char *version, uint64_t offset,
+                          size_t size_bytes, uint8_t *out, struct lake_error *err)
+{
+    struct s3_range range;
+    if (size_bytes == 0)
+        return read_nothing(context, key, offset, err);
+    s3_range_init(&range, context, key, version, offset, size_bytes, out);
+    lake_status status = s3_call_start(&range.call, err);
+    if (status == LAKE_OK)
+        status = s3_range_finish(&range, err);
+    s3_call_fini(&range.call);
     return status;
 }
 

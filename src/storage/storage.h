@@ -42,6 +42,7 @@ struct storage_list_page {
 };
 
 struct storage_multipart_methods;
+struct storage_stream_methods;
 struct storage_presigned;
 
 /* One implementation each: local directory, S3, and faulty stores in tests. `context` is the
@@ -71,6 +72,7 @@ struct storage_methods {
     lake_status (*remove)(void *context, struct lake_str key, struct lake_error *err);
     lake_status (*list)(void *context, struct lake_str prefix, struct lake_str start_after,
                         size_t limit, struct storage_list_page *out, struct lake_error *err);
+    const struct storage_stream_methods *stream; /* NULL: read_range does */
     /* NULL: the store has no such thing (UNIMPLEMENTED). */
     const struct storage_multipart_methods *multipart;
     lake_status (*presign_read)(void *context, struct lake_str key, uint32_t expires_s,
@@ -142,6 +144,32 @@ lake_status storage_writer_write(struct storage_writer *writer, struct lake_byte
 lake_status storage_writer_commit(struct storage_writer *writer, struct lake_error *err);
 void storage_writer_abort(struct storage_writer *writer); /* NULL is allowed */
 
+/* ---- streams: a large part of one object, front to back, with the next ranges on their way ----
+ */
+
+struct storage_stream;
+
+#define STORAGE_STREAM_RANGE_BYTES ((size_t)8 * 1024 * 1024) /* of one request */
+#define STORAGE_STREAM_WINDOW      4                         /* requests in flight */
+
+/* The bytes [offset, offset + size_bytes) of that version (empty: of the one that is there; all
+ * ranges are of one object in any case, where the store knows versions). Asks for the first ranges
+ * at once. Belongs to one thread; takes at most window × range memory. */
+lake_status storage_stream_open(struct storage_store *store, struct lake_str key,
+                                const char *version, uint64_t offset, uint64_t size_bytes,
+                                struct storage_stream **out, struct lake_error *err);
+/* The next bytes, until the next call; none at the end. Failures as of storage_read_range_if. */
+lake_status storage_stream_next(struct storage_stream *stream, struct lake_bytes *out,
+                                struct lake_error *err);
+void storage_stream_free(struct storage_stream *stream); /* cancels; NULL is allowed */
+
+struct storage_stream_methods {
+    lake_status (*open)(void *context, struct lake_str key, const char *version, uint64_t offset,
+                        uint64_t size_bytes, void **stream, struct lake_error *err);
+    lake_status (*next)(void *stream, struct lake_bytes *out, struct lake_error *err);
+    void (*free)(void *stream);
+};
+
 /* ---- multipart uploads: large objects in parts that survive a restart ---- */
 
 #define STORAGE_MULTIPART_MIN_PART_BYTES ((uint64_t)5 * 1024 * 1024) /* of all but the last */
@@ -175,6 +203,8 @@ lake_status storage_multipart_create(struct storage_store *store, struct lake_st
 lake_status storage_multipart_reopen(struct storage_store *store, struct lake_str key,
                                      const char *upload_id, bool only_if_absent,
                                      struct storage_multipart **out, struct lake_error *err);
+/* Whether the store has multipart uploads at all. */
+bool storage_has_multipart(const struct storage_store *store);
 const char *storage_multipart_id(const struct storage_multipart *upload);
 /* What the store holds, ascending by number, over all pages; base_free it. */
 lake_status storage_multipart_parts(struct storage_multipart *upload, struct storage_part **out,

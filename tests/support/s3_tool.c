@@ -4,11 +4,12 @@
  * JSON each. Options of the store come from the environment (S3_TOOL_*); several operations are
  * separated by "+". Prints {"status": "OK", …} and ends with 0 whatever the status.
  *
- *   s3_tool stat KEY | get KEY [FILE] | range KEY OFFSET SIZE | put KEY FILE | create KEY FILE |
- *           write KEY FILE CHUNK | create-write KEY FILE CHUNK | remove KEY |
- *           list PREFIX LIMIT | presign KEY SECONDS | probe PREFIX | version-range KEY VERSION O S
- * | upload KEY FILE PART-BYTES IN-FLIGHT [stop-after N] | resume KEY ID FILE PART-BYTES | abort KEY
- * ID | parts KEY ID | uploads PREFIX | sleep MS | counters | parallel N KEY
+ *   s3_tool stat KEY | get KEY [FILE] | range KEY OFFSET SIZE | put KEY FILE | create KEY FILE
+ *   s3_tool write KEY FILE CHUNK | create-write KEY FILE CHUNK | remove KEY | list PREFIX LIMIT
+ *   s3_tool presign KEY SECONDS | probe PREFIX | version-range KEY VERSION OFFSET SIZE
+ *   s3_tool stream KEY VERSION OFFSET SIZE | parallel COUNT KEY | sleep MS | counters
+ *   s3_tool upload KEY FILE PART-BYTES [IN-FLIGHT [STOP-AFTER]] | uploads PREFIX
+ *   s3_tool resume KEY ID FILE PART-BYTES | abort KEY ID | parts KEY ID
  */
 #include <base/base.h>
 #include <storage/storage.h>
@@ -253,6 +254,34 @@ static lake_status read_range(struct lake_str key, const char *version, const ch
     return status;
 }
 
+static lake_status stream(struct lake_str key, const char *version, const char *offset,
+                          const char *size_text, struct lake_error *err)
+{
+    struct storage_stream *handle;
+    struct base_sha256 *hash = NULL;
+    uint8_t sum[BASE_SHA256_BYTES];
+    char hex[BASE_SHA256_HEX_BYTES];
+    uint64_t total = 0;
+    lake_status status = storage_stream_open(store, key, version, number_of(offset),
+                                             number_of(size_text), &handle, err);
+    if (status != LAKE_OK)
+        return status;
+    (void)base_sha256_new(&hash, NULL);
+    for (struct lake_bytes block = {NULL, 1}; status == LAKE_OK && block.size > 0;) {
+        status = storage_stream_next(handle, &block, err);
+        if (status == LAKE_OK && block.size > 0)
+            status = base_sha256_update(hash, block.data, block.size, err);
+        total += status == LAKE_OK ? block.size : 0;
+    }
+    (void)base_sha256_final(hash, sum, NULL);
+    base_sha256_free(hash);
+    storage_stream_free(handle);
+    base_hex_encode((struct lake_bytes){sum, sizeof(sum)}, hex);
+    number("size", total);
+    field("sha256", hex);
+    return status;
+}
+
 static lake_status get(struct lake_str key, const char *path, struct lake_error *err)
 {
     struct base_buffer whole;
@@ -346,6 +375,8 @@ static lake_status run(char **argv, struct lake_error *err)
         return get(key, argv[2], err);
     if (IS("range"))
         return read_range(key, "", argv[2], argv[3], err);
+    if (IS("stream"))
+        return stream(key, argv[2], argv[3], argv[4], err);
     if (IS("version-range"))
         return read_range(key, argv[2], argv[3], argv[4], err);
     if (IS("put") || IS("create")) {

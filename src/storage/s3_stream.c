@@ -1,0 +1,132 @@
+/*
+ * Sequential reading with ranges side by side. The first answer says of which object it is; all
+ * later ranges are of that one (O14), so until it is known only one range is asked for, unless the
+ * caller knows the version.
+ */
+#include "s3.h"
+
+#include <string.h>
+
+struct slot {
+    struct s3_range range;
+    uint8_t *data;
+    bool busy;
+};
+
+struct stream {
+    struct s3_store *store;
+    char *key;
+    char version[STORAGE_VERSION_BYTES];
+    uint64_t next; /* offset of the next range to ask for */
+    uint64_t end;
+    size_t first, busy; /* the ring: the oldest range, and how many are in flight */
+    bool held;          /* the slot before `first` is in the caller's hands */
+    struct slot slots[STORAGE_STREAM_WINDOW];
+};
+
+static void free_stream(void *context)
+{
+    struct stream *stream = context;
+    for (size_t i = 0; i < STORAGE_STREAM_WINDOW; i++) {
+        struct slot *slot = &stream->slots[i];
+        if (slot->busy && slot->range.call.transfer != NULL)
+            http_transfer_cancel(slot->range.call.transfer);
+    }
+    for (size_t i = 0; i < STORAGE_STREAM_WINDOW; i++) {
+        if (stream->slots[i].busy)
+            s3_call_fini(&stream->slots[i].range.call);
+        base_free(stream->slots[i].data);
+    }
+    base_free(stream->key);
+    base_free(stream);
+}
+
+static lake_status ask_for_next(struct stream *stream, struct lake_error *err)
+{
+    size_t index = (stream->first + stream->busy) % STORAGE_STREAM_WINDOW;
+    struct slot *slot = &stream->slots[index];
+    size_t size = (size_t)BASE_MIN(stream->end - stream->next, STORAGE_STREAM_RANGE_BYTES);
+    if (slot->data == NULL)
+        slot->data = base_alloc(size);
+    if (slot->data == NULL)
+        return base_fail_no_memory(err, size);
+    s3_range_init(&slot->range, stream->store, base_str_of(stream->key), stream->version,
+                  stream->next, size, slot->data);
+    lake_status status = s3_call_start(&slot->range.call, err);
+    if (status != LAKE_OK) {
+        s3_call_fini(&slot->range.call);
+        return status;
+    }
+    slot->busy = true;
+    stream->busy++;
+    stream->next += size;
+    return LAKE_OK;
+}
+
+static lake_status fill_window(struct stream *stream, struct lake_error *err)
+{
+    size_t limit = STORAGE_STREAM_WINDOW - (stream->held ? 1 : 0);
+    if (stream->version[0] == '\0')
+        limit = 1;
+    lake_status status = LAKE_OK;
+    while (status == LAKE_OK && stream->busy < limit && stream->next < stream->end)
+        status = ask_for_next(stream, err);
+    return status;
+}
+
+static lake_status open_stream(void *context, struct lake_str key, const char *version,
+                               uint64_t offset, uint64_t size_bytes, void **out,
+                               struct lake_error *err)
+{
+    struct stream *stream = base_calloc_array(1, sizeof(*stream));
+    if (stream == NULL)
+        return base_fail_no_memory(err, sizeof(*stream));
+    stream->store = context;
+    stream->next = offset;
+    stream->end = offset + size_bytes;
+    memcpy(stream->version, version, strlen(version) + 1);
+    stream->key = base_strndup(key.data, key.size);
+    lake_status status =
+        stream->key == NULL ? base_fail_no_memory(err, key.size) : fill_window(stream, err);
+    if (status != LAKE_OK) {
+        free_stream(stream);
+        return status;
+    }
+    *out = stream;
+    return LAKE_OK;
+}
+
+static lake_status next_bytes(void *context, struct lake_bytes *out, struct lake_error *err)
+{
+    struct stream *stream = context;
+    stream->held = false;
+    lake_status status = fill_window(stream, err);
+    if (status != LAKE_OK)
+        return status;
+    if (stream->busy == 0) {
+        *out = (struct lake_bytes){NULL, 0};
+        return LAKE_OK;
+    }
+    struct slot *slot = &stream->slots[stream->first];
+    status = s3_range_finish(&slot->range, err);
+    if (status == LAKE_OK && stream->version[0] == '\0')
+        memcpy(stream->version, slot->range.etag, sizeof(stream->version));
+    size_t size = slot->range.size;
+    s3_call_fini(&slot->range.call);
+    slot->busy = false;
+    stream->first = (stream->first + 1) % STORAGE_STREAM_WINDOW;
+    stream->busy--;
+    if (status != LAKE_OK)
+        return status;
+    stream->held = true;
+    status = fill_window(stream, err);
+    if (status == LAKE_OK)
+        *out = (struct lake_bytes){slot->data, size};
+    return status;
+}
+
+const struct storage_stream_methods s3_stream_methods = {
+    .open = open_stream,
+    .next = next_bytes,
+    .free = free_stream,
+};
