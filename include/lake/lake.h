@@ -92,6 +92,9 @@ struct lake_connect_options {
     uint32_t schema_cache_tables; /* 0: 1,024; at most 65,536 */
     uint32_t schema_cache_ttl_ms; /* 0: 60,000; at most 3,600,000 */
     uint32_t upload_parts_in_flight; /* of 64 MiB each, into S3; 0: 4; at most 16 */
+    /* Where unfinished uploads of paths into S3 are written down, without credentials, so that the
+     * next upload of the same file goes on with them; NULL: a failed upload is removed (OBJ-4). */
+    const char *upload_checkpoint_dir;
 };
 #define LAKE_CONNECT_OPTIONS_INIT \
     {                             \
@@ -201,6 +204,11 @@ typedef bool (*lake_progress)(void *context, int64_t done_bytes, int64_t total_b
 lake_status lake_upload_path(lake_client *client, const char *path, const char *media_type,
                              lake_progress progress, void *progress_context,
                              struct lake_data_location *out, struct lake_error *err);
+/*
+ * Gives up an upload of `path` that a process left unfinished: removes its parts and its
+ * checkpoint. NOT_FOUND: there is none. FAILED_PRECONDITION: it is going on just now.
+ */
+lake_status lake_cancel_upload(lake_client *client, const char *path, struct lake_error *err);
 lake_status lake_upload_source(lake_client *client, struct lake_source source,
                                const char *media_type, lake_progress progress,
                                void *progress_context, struct lake_data_location *out,

@@ -159,6 +159,7 @@ static lake_status connect_to(const struct cli_options *options, const char *add
         connect.ca_pem = ca;
         connect.tls = options->tls;
         connect.server_name = options->server_name;
+        connect.upload_checkpoint_dir = base_config_string("LAKE_UPLOAD_CHECKPOINT_DIR", NULL);
         status = lake_connect(address, &connect, out, err);
     }
     if (token_text != NULL)

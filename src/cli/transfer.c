@@ -314,13 +314,30 @@ static int finish_put(struct cli_options *options, const char *table, const char
     return CLI_EXIT_OK;
 }
 
+static int cancel_put(struct cli_options *options, const char *path)
+{
+    struct cli_session session;
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = lake_cancel_upload(session.client, path, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    if (!options->json)
+        printf("the unfinished upload of %s was removed\n", path);
+    return CLI_EXIT_OK;
+}
+
 static int run_put(struct cli_options *options, int argc, char **argv)
 {
-    static const char *const names[] = {"into=", "set=", "file=", "media-type=", NULL};
+    static const char *const names[] = {"into=", "set=", "file=", "media-type=", "cancel", NULL};
     const char *table = NULL;
     const char *path = NULL;
     const char *media_type = NULL;
     const char *value = NULL;
+    bool cancel = false;
     int code = CLI_EXIT_OK;
     int index = 0;
     struct put_row *row = base_calloc_array(1, sizeof(*row));
@@ -336,6 +353,8 @@ static int run_put(struct cli_options *options, int argc, char **argv)
             goto out;
         } else if (which == 3) {
             media_type = value;
+        } else if (which == 4) {
+            cancel = true;
         } else if (which == CLI_ARGUMENT && path == NULL) {
             path = value;
         } else {
@@ -347,6 +366,10 @@ static int run_put(struct cli_options *options, int argc, char **argv)
     }
     if (table == NULL ? path == NULL || row->count > 0 : path != NULL || row->count == 0)
         code = cli_usage_error(&cli_put, "give a file, or --into a table with --set and --file");
+    else if (cancel && path == NULL)
+        code = cli_usage_error(&cli_put, "--cancel takes the file whose upload is given up");
+    else if (cancel)
+        code = cancel_put(options, path);
     else
         code = finish_put(options, table, path, media_type, row);
 out:
@@ -517,10 +540,14 @@ const struct cli_command cli_put = {
     "put", "store a file, alone or in a new row",
     "Usage: lake put FILE [--media-type TYPE/SUBTYPE]\n"
     "       lake put --into NAMESPACE.TABLE [--set COLUMN=VALUE …] [--file COLUMN=PATH …]\n"
+    "       lake put FILE --cancel\n"
     "\n"
     "Stores a file in your stage and prints where it is; with --into, adds a row that holds it.\n"
     "Lists are written as [1, 2.5], times as whole numbers in the column's unit; columns that are\n"
     "left out become null.\n"
+    "\n"
+    "With LAKE_UPLOAD_CHECKPOINT_DIR set, an upload of a file into S3 that was interrupted goes on\n"
+    "when the same file is put again; --cancel removes what arrived of it.\n"
     "\n"
     "Examples:\n"
     "  lake put run1.mp4 --json\n"

@@ -10,6 +10,8 @@
  *   batches.c   append_batches: check, append (SDK-4)
  *   append.c    one append: measured, sent, asked for again (L21)
  *   upload.c    objects into the stage, hashed while they are copied (OBJ-1)
+ *   upload_parts.c  in parts, several on their way (OBJ-3)
+ *   upload_resume.c, upload_checkpoint.c  going on where another process stopped (OBJ-4)
  *   reader.c    objects out of it, verified (OBJ-5, OBJ-6); download
  *   query.c     results as Arrow streams (SDK-6)
  */
@@ -42,7 +44,8 @@ struct lake_client {
     char *stage_endpoint, *stage_region; /* of an S3 stage, as the server says; NULL: it does not */
     bool stage_path_style;
     uint32_t upload_parts_in_flight;
-    pthread_mutex_t stage_lock; /* guards stage: opened at its first use */
+    char *upload_checkpoint_dir; /* NULL: failed uploads are removed */
+    pthread_mutex_t stage_lock;  /* guards stage: opened at its first use */
     struct storage_store *stage;
 };
 

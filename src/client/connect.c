@@ -119,7 +119,12 @@ static lake_status connect_client(const char *address, const struct lake_connect
     client->upload_parts_in_flight = options.upload_parts_in_flight == 0
                                          ? UPLOAD_DEFAULT_IN_FLIGHT
                                          : options.upload_parts_in_flight;
-    status = open_channel(address, &options, &client->channel, err);
+    if (options.upload_checkpoint_dir != NULL) {
+        client->upload_checkpoint_dir = base_strdup(options.upload_checkpoint_dir);
+        status = client->upload_checkpoint_dir == NULL ? base_fail_no_memory(err, 0) : LAKE_OK;
+    }
+    if (status == LAKE_OK)
+        status = open_channel(address, &options, &client->channel, err);
     if (status == LAKE_OK)
         status = client_schema_cache_new(&options, &client->schemas, err);
     if (status == LAKE_OK)
@@ -161,6 +166,7 @@ void lake_client_unref(lake_client *client)
     base_free(client->stage_uri);
     base_free(client->stage_endpoint);
     base_free(client->stage_region);
+    base_free(client->upload_checkpoint_dir);
     base_free(client);
 }
 

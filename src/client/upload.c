@@ -5,6 +5,7 @@
  */
 #include "client_internal.h"
 #include "upload_parts.h"
+#include "upload_resume.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,7 +152,7 @@ static lake_status finish(lake_client *client, struct copy *copy, const char *ke
         return status;
     if (copy->parts != NULL) {
         status = upload_parts_commit(copy->parts, err);
-    } else {
+    } else if (copy->writer != NULL) { /* neither: the object is there */
         status = storage_writer_commit(copy->writer, err);
         copy->writer = NULL;
     }
@@ -161,75 +162,6 @@ static lake_status finish(lake_client *client, struct copy *copy, const char *ke
     }
     *out = location;
     return LAKE_OK;
-}
-
-static lake_status open_target(const lake_client *client, struct storage_store *stage,
-                               const char *key, const char *media_type, int64_t total_bytes,
-                               struct copy *copy, struct lake_error *err)
-{
-    if (!storage_has_multipart(stage)) {
-        copy->block = base_alloc(BLOCK_BYTES);
-        if (copy->block == NULL)
-            return base_fail_no_memory(err, BLOCK_BYTES);
-        return storage_writer_open(stage, base_str_of(key), true, &copy->writer, err);
-    }
-    /* O02: refused before anything is sent. */
-    int64_t most = (int64_t)UPLOAD_PART_BYTES * STORAGE_MULTIPART_MAX_PARTS;
-    if (total_bytes > most)
-        return lake_fail(err, LAKE_OUT_OF_RANGE,
-                         "the file has %lld bytes, an object has at most %lld",
-                         (long long)total_bytes, (long long)most);
-    struct upload_parts_options options = {.stage = stage,
-                                           .key = key,
-                                           .media_type =
-                                               media_type == NULL ? DEFAULT_MEDIA_TYPE : media_type,
-                                           .part_bytes = UPLOAD_PART_BYTES,
-                                           .in_flight = client->upload_parts_in_flight};
-    return upload_parts_new(&options, &copy->parts, err);
-}
-
-/* `unchanged` (may be NULL) is asked at the end, before the object becomes visible. */
-static lake_status upload(lake_client *client, struct lake_source source, int64_t total_bytes,
-                          const char *media_type, lake_progress progress, void *progress_context,
-                          lake_status (*unchanged)(void *context, int64_t read_bytes,
-                                                   struct lake_error *err),
-                          struct lake_data_location *out, struct lake_error *err)
-{
-    struct storage_store *stage = NULL;
-    struct copy copy = {0};
-    char key[KEY_BYTES + 1];
-    lake_status status = client_media_type_check(media_type, err);
-    if (status == LAKE_OK)
-        status = client_stage(client, &stage, err);
-    if (status == LAKE_OK)
-        status = new_key(key, err);
-    if (status == LAKE_OK)
-        status = base_sha256_new(&copy.hash, err);
-    if (status == LAKE_OK)
-        status = open_target(client, stage, key, media_type, total_bytes, &copy, err);
-    if (status == LAKE_OK)
-        status = copy_source(&copy, source, progress, progress_context, total_bytes, err);
-    if (status == LAKE_OK && unchanged != NULL)
-        status = unchanged(source.context, copy.done_bytes, err);
-    if (status == LAKE_OK)
-        status = finish(client, &copy, key, media_type, out, err);
-    storage_writer_abort(copy.writer);
-    upload_parts_free(copy.parts, false);
-    base_sha256_free(copy.hash);
-    base_free(copy.block);
-    return status;
-}
-
-lake_status lake_upload_source(lake_client *client, struct lake_source source,
-                               const char *media_type, lake_progress progress,
-                               void *progress_context, struct lake_data_location *out,
-                               struct lake_error *err)
-{
-    lake_error_clear(err);
-    if (source.read == NULL)
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "the source of the upload has no read function");
-    return upload(client, source, -1, media_type, progress, progress_context, NULL, out, err);
 }
 
 /* ---- a file as a source ---- */
@@ -254,9 +186,9 @@ static int read_file(void *context, void *buffer, size_t size, size_t *got)
 }
 
 /* The bytes hashed must be one state of the file, and the file still there. */
-static lake_status file_unchanged(void *context, int64_t read_bytes, struct lake_error *err)
+static lake_status file_unchanged(const struct file_source *file, int64_t read_bytes,
+                                  struct lake_error *err)
 {
-    struct file_source *file = context;
     struct stat after;
     if (fstat(file->descriptor, &after) != 0)
         return base_fail_errno(err, errno, "cannot look at %s after reading it", file->path);
@@ -272,6 +204,133 @@ static lake_status file_unchanged(void *context, int64_t read_bytes, struct lake
             "was stored: upload it again when nobody writes to it",
             file->path, (long long)file->before.st_size, (long long)after.st_size);
     return LAKE_OK;
+}
+
+/* ---- one upload ---- */
+
+/* What is to be stored, and what watches over it. */
+struct upload_request {
+    struct lake_source source;
+    int64_t total_bytes; /* -1: not known */
+    const char *media_type;
+    lake_progress progress;
+    void *progress_context;
+    const struct file_source *file; /* NULL: a reader, which is read once */
+};
+
+static lake_status open_target(const lake_client *client, const struct upload_request *request,
+                               struct storage_store *stage, const char *key,
+                               struct upload_resume *resume, struct copy *copy,
+                               struct lake_error *err)
+{
+    if (!storage_has_multipart(stage)) {
+        copy->block = base_alloc(BLOCK_BYTES);
+        if (copy->block == NULL)
+            return base_fail_no_memory(err, BLOCK_BYTES);
+        return storage_writer_open(stage, base_str_of(key), true, &copy->writer, err);
+    }
+    if (resume->complete) /* nothing to send, but the source's digest to know */
+        return LAKE_OK;
+    struct upload_parts_options options = {
+        .stage = stage,
+        .key = key,
+        .media_type = request->media_type == NULL ? DEFAULT_MEDIA_TYPE : request->media_type,
+        .part_bytes = UPLOAD_PART_BYTES,
+        .in_flight = client->upload_parts_in_flight};
+    if (resume->checkpoint != NULL)
+        upload_resume_options(resume, &options);
+    /* O02: refused before anything is sent. */
+    int64_t most = (int64_t)options.part_bytes * STORAGE_MULTIPART_MAX_PARTS;
+    if (request->total_bytes > most)
+        return lake_fail(err, LAKE_OUT_OF_RANGE,
+                         "the file has %lld bytes, an object has at most %lld",
+                         (long long)request->total_bytes, (long long)most);
+    return upload_parts_new(&options, &copy->parts, err);
+}
+
+/* The key of the upload that goes on, or a new one, which the checkpoint will name. */
+static lake_status choose_key(struct upload_resume *resume, char key[KEY_BYTES + 1],
+                              struct lake_error *err)
+{
+    if (resume->key == NULL) {
+        lake_status status = new_key(key, err);
+        if (status != LAKE_OK || resume->checkpoint == NULL)
+            return status;
+        resume->key = base_strdup(key);
+        return resume->key == NULL ? base_fail_no_memory(err, KEY_BYTES) : LAKE_OK;
+    }
+    if (strlen(resume->key) > KEY_BYTES)
+        return lake_fail(err, LAKE_DATA_LOSS,
+                         "the key of the upload to go on with is none of ours");
+    snprintf(key, KEY_BYTES + 1, "%s", resume->key);
+    return LAKE_OK;
+}
+
+static lake_status prepare(lake_client *client, const struct upload_request *request,
+                           struct storage_store **stage, struct upload_resume *resume,
+                           struct copy *copy, char key[KEY_BYTES + 1], struct lake_error *err)
+{
+    lake_status status = client_media_type_check(request->media_type, err);
+    if (status == LAKE_OK)
+        status = client_stage(client, stage, err);
+    if (status == LAKE_OK)
+        status = base_sha256_new(&copy->hash, err);
+    if (status == LAKE_OK && request->file != NULL && client->upload_checkpoint_dir != NULL &&
+        storage_has_multipart(*stage))
+        status = upload_resume_begin(client, *stage, request->file->path, request->file->descriptor,
+                                     &request->file->before, copy->hash, resume, err);
+    if (status == LAKE_OK)
+        status = choose_key(resume, key, err);
+    if (status == LAKE_OK)
+        status = open_target(client, request, *stage, key, resume, copy, err);
+    copy->done_bytes = resume->hashed_bytes;
+    return status;
+}
+
+static lake_status upload(lake_client *client, const struct upload_request *request,
+                          struct lake_data_location *out, struct lake_error *err)
+{
+    struct storage_store *stage = NULL;
+    struct copy copy = {0};
+    struct upload_resume resume = {.checkpoint = NULL};
+    char key[KEY_BYTES + 1];
+    lake_status status = prepare(client, request, &stage, &resume, &copy, key, err);
+    if (status == LAKE_OK && !resume.complete)
+        status = copy_source(&copy, request->source, request->progress, request->progress_context,
+                             request->total_bytes, err);
+    /* Before the object becomes visible. */
+    if (status == LAKE_OK && request->file != NULL)
+        status = file_unchanged(request->file, copy.done_bytes, err);
+    if (status == LAKE_OK)
+        status = finish(client, &copy, key, request->media_type, out, err);
+    if (status == LAKE_OK && resume.checkpoint != NULL) {
+        status = upload_resume_end(&resume, stage, key, copy.done_bytes, err);
+        if (status != LAKE_OK)
+            lake_data_location_fini(out);
+    }
+    storage_writer_abort(copy.writer);
+    upload_parts_free(copy.parts, upload_resume_possible(&resume));
+    upload_resume_fini(&resume);
+    base_sha256_free(copy.hash);
+    base_free(copy.block);
+    return status;
+}
+
+lake_status lake_upload_source(lake_client *client, struct lake_source source,
+                               const char *media_type, lake_progress progress,
+                               void *progress_context, struct lake_data_location *out,
+                               struct lake_error *err)
+{
+    lake_error_clear(err);
+    if (source.read == NULL)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the source of the upload has no read function");
+    struct upload_request request = {.source = source,
+                                     .total_bytes = -1,
+                                     .media_type = media_type,
+                                     .progress = progress,
+                                     .progress_context = progress_context};
+    return upload(client, &request, out, err);
 }
 
 lake_status lake_upload_path(lake_client *client, const char *path, const char *media_type,
@@ -294,9 +353,13 @@ lake_status lake_upload_path(lake_client *client, const char *path, const char *
                            "%s is not a regular file: give its bytes through a reader", path);
     if (status == LAKE_OK) {
         (void)posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
-        struct lake_source source = {read_file, &file};
-        status = upload(client, source, file.before.st_size, media_type, progress, progress_context,
-                        file_unchanged, out, err);
+        struct upload_request request = {.source = {read_file, &file},
+                                         .total_bytes = file.before.st_size,
+                                         .media_type = media_type,
+                                         .progress = progress,
+                                         .progress_context = progress_context,
+                                         .file = &file};
+        status = upload(client, &request, out, err);
     }
     close(file.descriptor);
     return status;

@@ -12,6 +12,16 @@ void storage_part_checksum(struct lake_bytes data, char out[16])
     checksum_crc32c_text(checksum_crc32c(0, data), out);
 }
 
+uint32_t storage_crc32c(uint32_t crc, struct lake_bytes data)
+{
+    return checksum_crc32c(crc, data);
+}
+
+void storage_crc32c_text(uint32_t crc, char out[16])
+{
+    checksum_crc32c_text(crc, out);
+}
+
 struct storage_multipart {
     struct storage_store *store;
     const struct storage_multipart_methods *methods;

@@ -186,6 +186,9 @@ struct storage_part {
 /* What storage_part.checksum is of these bytes. Not every service lists the checksums of the parts
  * it holds, but some want those of all parts to complete: whoever resumes has the bytes anyway. */
 void storage_part_checksum(struct lake_bytes data, char out[16]);
+/* The same piece by piece: 0 at first, and the text in the end. */
+uint32_t storage_crc32c(uint32_t crc, struct lake_bytes data);
+void storage_crc32c_text(uint32_t crc, char out[16]);
 
 /*
  * One upload, used by one thread. Parts are sent side by side: start up to

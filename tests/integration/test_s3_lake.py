@@ -1,8 +1,10 @@
 """Tables and objects in S3 (NAT-10, OBJ-2): `lake up` with LAKE_S3_BUCKET on the strict server. pylance
 reads the tables where they are, boto3 the objects."""
 
+import fcntl
 import hashlib
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -13,8 +15,10 @@ import pyarrow as pa
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
 from lake_server import LAKE, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
+from server import crc32c_text  # noqa: E402
 
 MIB = 1024 * 1024
 
@@ -163,3 +167,177 @@ def test_a_registry_does_not_change_between_places(s3, tmp_path):
         assert f"are in s3://{BUCKET}/five/tables" in done.stderr, done.stderr
     with LakeServer(tmp_path / "data", settings(s3, "five")) as server:
         assert query(server, "SELECT count(*) AS n FROM lab.n") == [{"n": 0}]
+
+
+# ---- uploads in parts (OBJ-3, OBJ-4) ----
+
+PART = 64 * MIB
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Two parts and a bit."""
+    path = tmp_path_factory.mktemp("large") / "run.mcap"
+    path.write_bytes(random.Random(6).randbytes(MIB) * 128 + b"the end")
+    return path
+
+
+@pytest.fixture(scope="module")
+def stage(s3, tmp_path_factory):
+    with LakeServer(tmp_path_factory.mktemp("stage") / "data", settings(s3, "stage")) as server:
+        yield server
+
+
+def put(server, path, directory, check=True, **env):
+    done = server.run("put", path, "--json", check=check,
+                      env=credentials(LAKE_UPLOAD_CHECKPOINT_DIR=str(directory), **env))
+    return json.loads(done.stdout) if check else done
+
+
+def uploads(s3):
+    return s3.boto3().list_multipart_uploads(Bucket=BUCKET, Prefix="stage/").get("Uploads", [])
+
+
+def assert_stored(s3, location, path):
+    key = location["uri"].removeprefix(f"s3://{BUCKET}/")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert location["sha256"] == digest
+    body = s3.boto3().get_object(Bucket=BUCKET, Key=key)
+    assert hashlib.sha256(body["Body"].read()).hexdigest() == digest
+    assert body["ETag"].endswith('-3"')
+
+
+def checkpoints(directory):
+    return list(directory.glob("*.upload"))
+
+
+def test_an_upload_killed_between_parts_goes_on(s3, stage, large, tmp_path):
+    done = put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    assert done.returncode == -9
+    [checkpoint] = checkpoints(tmp_path)
+    text = checkpoint.read_text()
+    recorded = json.loads(text)
+    assert recorded["format"] == 2 and len(recorded["parts"]) == 1
+    assert checkpoint.stat().st_mode & 0o077 == 0
+    assert SECRET_KEY not in text and ACCESS_KEY not in text
+    [upload] = uploads(s3)
+    parts = s3.boto3().list_parts(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
+    before = {part["PartNumber"]: part["LastModified"] for part in parts["Parts"]}
+    assert_stored(s3, put(stage, large, tmp_path), large)
+    assert 1 in before and uploads(s3) == [] and checkpoints(tmp_path) == []
+
+
+def test_only_what_is_missing_is_sent_again(s3, stage, large, tmp_path):
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    [upload] = uploads(s3)
+    client = s3.boto3()
+    listed = client.list_parts(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])["Parts"]
+    done = put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:1:kill")
+    assert done.returncode == -9  # after the third part had arrived again, and no other
+    again = client.list_parts(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])["Parts"]
+    assert [part["LastModified"] for part in again[:2]] == \
+        [part["LastModified"] for part in listed[:2]]
+    assert_stored(s3, put(stage, large, tmp_path), large)
+
+
+def test_a_finished_upload_whose_checkpoint_stayed_is_found(s3, stage, large, tmp_path):
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    [checkpoint] = checkpoints(tmp_path)
+    text = checkpoint.read_bytes()
+    first = put(stage, large, tmp_path)
+    checkpoint.write_bytes(text)  # as if the process had died before it removed the file
+    second = put(stage, large, tmp_path)
+    assert second["uri"] == first["uri"] and second["sha256"] == first["sha256"]
+    assert checkpoints(tmp_path) == []
+
+
+def test_an_upload_that_somebody_aborted_begins_anew(s3, stage, large, tmp_path):
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    [upload] = uploads(s3)
+    s3.boto3().abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
+    assert_stored(s3, put(stage, large, tmp_path), large)
+    assert checkpoints(tmp_path) == []
+
+
+def test_case_O04_a_changed_source_is_refused_and_can_be_cancelled(s3, stage, large, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(large.read_bytes())
+    marks = tmp_path / "marks"
+    put(stage, source, marks, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    [checkpoint] = checkpoints(marks)
+    recorded = json.loads(checkpoint.read_text())
+    info = source.stat()
+    with open(source, "r+b") as file:
+        file.write(b"other")
+    done = put(stage, source, marks, check=False)
+    assert done.returncode != 0 and "is not what it was" in done.stderr
+    # Even when its size and times say nothing.
+    os.utime(source, ns=(info.st_atime_ns, info.st_mtime_ns))
+    done = put(stage, source, marks, check=False)
+    assert done.returncode != 0 and "does not hold the bytes" in done.stderr, done.stderr
+    assert len(uploads(s3)) == 1
+    env = credentials(LAKE_UPLOAD_CHECKPOINT_DIR=str(marks))
+    stage.run("put", source, "--cancel", env=env)
+    assert uploads(s3) == [] and checkpoints(marks) == []
+    done = stage.run("put", source, "--cancel", check=False, env=env)
+    assert done.returncode != 0 and "no upload" in done.stderr
+    for damage in ("{", "[]", json.dumps({**recorded, "parts": []}),
+                   json.dumps({**recorded, "key": "../x"}), json.dumps({**recorded, "format": 1}),
+                   json.dumps({**recorded, "part_bytes": 8 * MIB})):
+        checkpoint.write_text(damage)
+        done = put(stage, source, marks, check=False)
+        assert done.returncode != 0 and "checkpoint" in done.stderr, (damage, done.stderr)
+    checkpoint.unlink()
+    assert_stored(s3, put(stage, source, marks), source)
+
+
+def test_parts_of_5_mib_of_the_first_format_go_on_with_5_mib(s3, stage, tmp_path):
+    data = random.Random(7).randbytes(17 * MIB)
+    source = tmp_path / "source"
+    source.write_bytes(data)
+    marks = tmp_path / "marks"
+    client = s3.boto3()
+    # A checkpoint to learn its name and stage from; its upload is replaced by one of small parts.
+    large = tmp_path / "large"
+    large.write_bytes(bytes(PART + 1))
+    put(stage, large, marks, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    [checkpoint] = checkpoints(marks)
+    recorded = json.loads(checkpoint.read_text())
+    checkpoint.unlink()
+    client.abort_multipart_upload(Bucket=BUCKET, Key=uploads(s3)[0]["Key"],
+                                  UploadId=uploads(s3)[0]["UploadId"])
+    key = recorded["stage"].removeprefix(f"s3://{BUCKET}/") + "/" + recorded["key"]
+    created = client.create_multipart_upload(Bucket=BUCKET, Key=key, ChecksumAlgorithm="CRC32C")
+    parts = []
+    for number in (1, 2):
+        body = data[(number - 1) * 5 * MIB:number * 5 * MIB]
+        sent = client.upload_part(Bucket=BUCKET, Key=key, UploadId=created["UploadId"],
+                                  PartNumber=number, Body=body, ChecksumCRC32C=crc32c_text(body))
+        parts.append([sent["ETag"], sent["ChecksumCRC32C"]])
+    info = source.stat()
+    name = hashlib.sha256(f"{recorded['stage']}\n{source}".encode()).hexdigest()[:32]
+    (marks / f"{name}.upload").write_text(json.dumps({
+        **recorded, "format": 1, "part_bytes": 5 * MIB, "source": str(source),
+        "source_size": info.st_size, "source_mtime_s": info.st_mtime_ns // 10**9,
+        "source_mtime_ns": info.st_mtime_ns % 10**9, "source_inode": info.st_ino,
+        "upload_id": created["UploadId"], "parts": parts}))
+    location = put(stage, source, marks)
+    assert location["uri"] == f"s3://{BUCKET}/{key}"
+    found = client.get_object(Bucket=BUCKET, Key=key)
+    assert found["Body"].read() == data and found["ETag"].endswith('-4"')
+
+
+def test_two_processes_do_not_resume_one_upload(s3, stage, large, tmp_path):
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    with open(next(tmp_path.glob("*.lock")), "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = put(stage, large, tmp_path, check=False)
+        assert done.returncode != 0 and "is being uploaded by another process" in done.stderr
+    assert_stored(s3, put(stage, large, tmp_path), large)
+
+
+def test_without_a_checkpoint_directory_a_failed_upload_leaves_no_parts(s3, stage, large, tmp_path):
+    done = stage.run("put", large, check=False,
+                     env=credentials(LAKE_FAULT="storage.s3_request:3:error"))
+    assert done.returncode != 0 and "told to fail" in done.stderr
+    assert uploads(s3) == []
