@@ -364,12 +364,18 @@ def measure_append_single(work):
          counts["peer"] / max(counts["ours"], 1e-9), "fsyncs/append")
 
 
+def measure_s3(work):
+    import s3  # only here: it needs the S3 server and its clients
+    s3.measure(work, Lake, PROGRAM, line, int(os.environ.get("BENCH_RUNS", "3")))
+
+
 MEASURES = {
     "flight_doget": measure_flight_doget,
     "telemetry": measure_telemetry,
     "filter": measure_filter,
     "floats": measure_floats,
     "verified_read": measure_verified_read,
+    "s3_": measure_s3,
     "small_statement": measure_small_statement,
     "append_single": measure_append_single,
 }

@@ -3,7 +3,9 @@
  * objects put HOST:PORT FILE         prints the location: "<uri> <size> <sha256>"
  * objects read HOST:PORT URI SIZE SHA256   reads it whole, verified; prints "<seconds> <bytes>"
  *
- * Lake's side of verified_read.
+ * objects seek HOST:PORT URI SIZE SHA256 COUNT BYTES   reads COUNT ranges of BYTES at random places
+ *
+ * Lake's side of verified_read and of the measures of S3.
  */
 #include <lake/lake.h>
 #include <stdio.h>
@@ -38,6 +40,28 @@ static lake_status read_object(lake_client *client, const struct lake_data_locat
     return status;
 }
 
+static lake_status seek_object(lake_client *client, const struct lake_data_location *location,
+                               long count, long bytes, struct lake_error *error)
+{
+    static char block[1 << 20];
+    uint64_t state = 9;
+    lake_status status = LAKE_OK;
+    for (long i = 0; status == LAKE_OK && i < count; i++) {
+        lake_reader *reader = NULL;
+        long done = 0;
+        size_t got = 1;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int64_t start = (int64_t)((state >> 20) % (uint64_t)(location->size_bytes - bytes));
+        status = lake_open_range(client, location, start, start + bytes, &reader, error);
+        for (; status == LAKE_OK && got > 0; done += (long)got)
+            status = lake_reader_read(reader, block, sizeof(block), &got, error);
+        lake_reader_free(reader);
+        if (status == LAKE_OK && done != bytes)
+            return LAKE_DATA_LOSS;
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct lake_error error = {0};
@@ -52,12 +76,14 @@ int main(int argc, char **argv)
             printf("%s %lld %s\n", location.uri, (long long)location.size_bytes,
                    location.sha256_hex);
         lake_data_location_fini(&location);
-    } else if (status == LAKE_OK && argc == 6) {
+    } else if (status == LAKE_OK && argc >= 6) {
         location.uri = argv[3];
         location.media_type = "application/octet-stream";
         location.size_bytes = strtoll(argv[4], NULL, 10);
         snprintf(location.sha256_hex, sizeof(location.sha256_hex), "%s", argv[5]);
-        status = read_object(client, &location, &error);
+        status = argc == 8 ? seek_object(client, &location, strtol(argv[6], NULL, 10),
+                                         strtol(argv[7], NULL, 10), &error)
+                           : read_object(client, &location, &error);
     }
     if (status != LAKE_OK)
         fprintf(stderr, "%s: %s\n", lake_status_name(status), error.message);
