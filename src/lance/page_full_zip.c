@@ -20,12 +20,13 @@ static uint32_t control_width(uint32_t bits)
     return bits <= 16 ? 2 : 4;
 }
 
-/* Items of fixed-size lists that are all one value, or all null, have no bytes of their own. */
-static bool is_constant_items(const struct lance_leaf_type *type, const struct lance_encoding *node)
+/* Items that are all one value, or of which none counts, have no bytes of their own. */
+static bool is_constant(const struct lance_leaf_type *type, const struct lance_encoding *node)
 {
-    return type->kind == LANCE_LEAF_FSL && node != NULL && node->kind == LANCE_ENCODING_CONSTANT &&
-           type->item_bits >= 8 &&
-           (node->bytes.size == 0 || node->bytes.size == type->item_bits / 8);
+    return (type->kind == LANCE_LEAF_FSL || type->kind == LANCE_LEAF_FIXED) && node != NULL &&
+           node->kind == LANCE_ENCODING_CONSTANT &&
+           (node->bytes.size == 0 ||
+            (type->item_bits >= 8 && node->bytes.size == type->item_bits / 8));
 }
 
 /* Bytes of one fixed value: items and, for fixed-size lists, their validity in front. */
@@ -33,11 +34,9 @@ static lake_status fixed_value_bytes(const struct lance_leaf_type *type,
                                      const struct lance_encoding *node, uint64_t declared_bits,
                                      uint64_t *out, struct lake_error *err)
 {
-    uint64_t bytes = type->item_bits == 1 && type->kind == LANCE_LEAF_FIXED
-                         ? 1
-                         : (type->items * type->item_bits + 7) / 8;
-    uint64_t item_bytes = bytes;
-    for (uint32_t depth = 0; depth < type->fsl_depth; depth++, node = node->values) {
+    uint64_t bytes = 0;
+    for (uint32_t depth = 0; depth < type->fsl_depth && !is_constant(type, node);
+         depth++, node = node->values) {
         if (node == NULL || node->kind != LANCE_ENCODING_FIXED_SIZE_LIST ||
             node->items != type->fsl_sizes[depth])
             return lake_fail(err, LAKE_DATA_LOSS, "the page's lists are not those of the type");
@@ -47,14 +46,16 @@ static lake_status fixed_value_bytes(const struct lance_leaf_type *type,
     if (type->kind == LANCE_LEAF_PACKED && node != NULL &&
         node->kind == LANCE_ENCODING_PACKED_STRUCT)
         node = node->values;
-    bool constant = is_constant_items(type, node);
-    if (constant)
-        bytes -= item_bytes;
+    bool constant = is_constant(type, node);
     if (node == NULL || (node->kind != LANCE_ENCODING_FLAT && !constant))
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "fixed-width values encoded as %s in a full-zip "
                          "page",
                          node == NULL ? "nothing" : lance_encoding_name(node->kind));
+    if (!constant)
+        bytes += type->item_bits == 1 && type->kind == LANCE_LEAF_FIXED
+                     ? 1
+                     : (type->items * type->item_bits + 7) / 8;
     if (declared_bits != bytes * 8)
         return lake_fail(err, LAKE_DATA_LOSS, "values of %llu bits where the type has %llu bytes",
                          (unsigned long long)declared_bits, (unsigned long long)bytes);
@@ -170,13 +171,20 @@ static uint64_t row_offset(const struct lance_leaf_reader *reader, uint64_t row)
 static lake_status append_constant_row(const struct lance_encoding *node,
                                        struct lance_leaf_values *out, struct lake_error *err)
 {
-    size_t width = (size_t)out->type->item_bits / 8;
+    const struct lance_leaf_type *type = out->type;
+    size_t width = (size_t)type->item_bits / 8;
     uint8_t *to;
-    lake_status status = lance_leaf_values_reserve(out, 1, &to, err);
+    lake_status status;
+    if (type->item_bits == 1) {
+        status = lance_bits_append_run(&out->booleans, false, type->items, err);
+        out->count += status == LAKE_OK;
+        return status;
+    }
+    status = lance_leaf_values_reserve(out, 1, &to, err);
     if (status != LAKE_OK)
         return status;
-    memset(to, 0, lance_leaf_row_bytes(out->type));
-    for (uint64_t i = 0; node->bytes.size > 0 && i < out->type->items; i++)
+    memset(to, 0, lance_leaf_row_bytes(type));
+    for (uint64_t i = 0; node->bytes.size > 0 && i < type->items; i++)
         memcpy(to + i * width, node->bytes.data, width);
     lance_leaf_values_grew(out, 1);
     return LAKE_OK;
@@ -187,9 +195,10 @@ static lake_status append_fsl_row(const struct lance_encoding *node, const uint8
                                   struct lance_leaf_values *out, struct lake_error *err)
 {
     lake_status status = LAKE_OK;
-    for (uint32_t depth = 0; depth < out->type->fsl_depth; depth++, node = node->values) {
+    for (uint32_t depth = 0; depth < out->type->fsl_depth; depth++) {
         uint64_t items = lance_leaf_items_at(out->type, depth);
-        if (node->has_validity) {
+        bool list = node->kind == LANCE_ENCODING_FIXED_SIZE_LIST; /* else a constant from here on */
+        if (list && node->has_validity) {
             status = lance_leaf_values_need_item_validity(out, depth, err);
             if (status == LAKE_OK)
                 status = lance_bits_append(&out->item_valid[depth], at, 0, items, err);
@@ -199,6 +208,7 @@ static lake_status append_fsl_row(const struct lance_encoding *node, const uint8
         }
         if (status != LAKE_OK)
             return status;
+        node = list ? node->values : node;
     }
     if (node->kind == LANCE_ENCODING_CONSTANT)
         return append_constant_row(node, out, err);
@@ -212,6 +222,8 @@ static lake_status append_fixed(const struct lance_encoding *node, const uint8_t
         return append_fsl_row(node, at, out, err);
     if (out->type->kind == LANCE_LEAF_PACKED)
         return lance_leaf_values_append_packed(out, at, 1, err);
+    if (node->kind == LANCE_ENCODING_CONSTANT)
+        return append_constant_row(node, out, err);
     if (out->type->item_bits == 1) {
         uint8_t bit = at[0] != 0;
         return lance_leaf_append_flat(out, &bit, 1, err);

@@ -1,5 +1,7 @@
 /* libs: lance arrow storage base */
-/* Manifests, transactions and roaring bitmaps from hostile bytes. The first byte says which. */
+/* Manifests, transactions, roaring bitmaps and sequences of row ids from hostile bytes. The first
+ * byte says which. */
+#include "row_sequence.h"
 #include "table.h"
 
 #include <stdlib.h>
@@ -46,6 +48,26 @@ static void try_roaring(struct lake_bytes bytes)
     free(words);
 }
 
+/* Any range that a sequence has must be what reading all of it gives. */
+static void try_sequence(struct lake_bytes bytes)
+{
+    static uint64_t all[ROWS], part[ROWS];
+    uint64_t start = bytes.size > 0 ? bytes.data[0] : 0, count = 0;
+    while (count < ROWS &&
+           lance_row_ids_read(bytes, 0, count + 1 + count / 2, all, NULL) == LAKE_OK) {
+        count += 1 + count / 2;
+        if (count + 1 + count / 2 > ROWS) {
+            break;
+        }
+    }
+    if (lance_row_ids_read(bytes, 0, count, all, NULL) == LAKE_OK && start < count &&
+        (lance_row_ids_read(bytes, start, count - start, part, NULL) != LAKE_OK ||
+         memcmp(part, all + start, (size_t)(count - start) * sizeof(*all)) != 0)) {
+        abort();
+    }
+    (void)lance_row_versions_read(bytes, start, 100, part, NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -54,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct lake_bytes bytes = {data + 1, size - 1};
-    switch (data[0] % 3) {
+    switch (data[0] % 4) {
     case 0:
         for (uint64_t version = 1; version <= 3; version++) {
             try_manifest(bytes, version);
@@ -63,8 +85,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 1:
         try_transaction(bytes);
         break;
-    default:
+    case 2:
         try_roaring(bytes);
+        break;
+    default:
+        try_sequence(bytes);
         break;
     }
     return 0;

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define CORPUS     LAKE_SOURCE_DIR "/tests/fuzz/corpus/lance_file"
-#define MAX_BYTES  1600
+#define MAX_BYTES  2600
 #define MAX_KINDS  64
 #define FILE_COUNT 12 /* at least so many must be there */
 
@@ -139,11 +139,63 @@ static void every_failing_allocation_of_a_read_is_an_error(void **state)
     each_file(starve);
 }
 
+/* ---- what earlier releases wrote otherwise ---- */
+
+static void read_column(const char *name, size_t kind, struct ArrowArray *out, uint64_t rows)
+{
+    static struct sample sample;
+    struct lake_error err = {0};
+    struct lance_file *file = NULL;
+    struct lance_field_reader *reader = NULL;
+    assert_true(load(name, &sample));
+    fuzz_set_up(sample.data, sample.size);
+    assert_int_equal(lance_file_open(fuzz_store, LAKE_STR("data/f.lance"), 0, &file, &err),
+                     LAKE_OK);
+    assert_int_equal(lance_file_row_count(file), rows);
+    struct lance_column_source source = {file, 0};
+    assert_int_equal(
+        lance_field_reader_new(&fuzz_schema.fields[kind], &source, false, NULL, &reader, &err),
+        LAKE_OK);
+    assert_int_equal(lance_field_reader_read(reader, 0, rows, out, &err), LAKE_OK);
+    lance_field_reader_free(reader);
+    lance_file_unref(file);
+}
+
+/* Release 0.38: null rows of vectors as a constant in a full-zip page, control words only. */
+static void null_vectors_of_release_0_38_are_read(void **state)
+{
+    struct ArrowArray array;
+    (void)state;
+    read_column("release_0_38_null_vectors", 5, &array, 7);
+    assert_int_equal(array.null_count, 7);
+    assert_int_equal(array.children[0]->length, 21);
+    array.release(&array);
+}
+
+/* Release 0.18: unaligned buffers, and Zstandard frames that do not say their size. */
+static void zstandard_of_release_0_18_is_read(void **state)
+{
+    struct ArrowArray array;
+    char text[16];
+    (void)state;
+    read_column("release_0_18_zstd", 3, &array, 200);
+    assert_int_equal(array.null_count, 50);
+    const int32_t *offsets = array.buffers[1];
+    for (int i = 0; i < 200; i++) {
+        int size = i % 4 == 0 ? 0 : snprintf(text, sizeof(text), "value %d", i);
+        assert_int_equal(offsets[i + 1] - offsets[i], size);
+        assert_memory_equal((const char *)array.buffers[2] + offsets[i], text, (size_t)size);
+    }
+    array.release(&array);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_changed_byte_of_small_files_is_a_typed_error_or_harmless),
         cmocka_unit_test(every_failing_allocation_of_a_read_is_an_error),
+        cmocka_unit_test(null_vectors_of_release_0_38_are_read),
+        cmocka_unit_test(zstandard_of_release_0_18_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
