@@ -134,18 +134,6 @@ static lake_status copy_rows(struct compaction *compaction, const struct group *
 
 /* ---- stable row ids ---- */
 
-static lake_status decode_versions(bool given, ProtobufCBinaryData bytes, uint64_t rows,
-                                   uint64_t *out, struct lake_error *err)
-{
-    if (!given) { /* as readers take it */
-        for (uint64_t i = 0; i < rows; i++) {
-            out[i] = 1;
-        }
-        return LAKE_OK;
-    }
-    return lance_row_versions_decode((struct lake_bytes){bytes.data, bytes.len}, rows, out, err);
-}
-
 /* Appends the identities of a fragment's live rows behind the first `at`. There is room for all of
  * its rows. */
 static lake_status add_identities(struct compaction *compaction, size_t index,
@@ -155,24 +143,9 @@ static lake_status add_identities(struct compaction *compaction, size_t index,
     const LancePb__DataFragment *fragment = compaction->base->manifest->pb->fragments[index];
     uint64_t row_count = compaction->base->fragment_rows[index];
     struct lance_deletions *deletions = NULL;
-    if (!fragment->has_inline_row_ids) {
-        return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "fragment %" PRIu64 " does not hold its row ids in the manifest",
-                         fragment->id);
-    }
-    lake_status status = lance_row_ids_decode(
-        (struct lake_bytes){fragment->inline_row_ids.data, fragment->inline_row_ids.len}, row_count,
-        rows->ids + *at, err);
-    if (status == LAKE_OK) {
-        status = decode_versions(fragment->has_inline_created_at_versions,
-                                 fragment->inline_created_at_versions, row_count,
-                                 rows->created + *at, err);
-    }
-    if (status == LAKE_OK) {
-        status = decode_versions(fragment->has_inline_last_updated_at_versions,
-                                 fragment->inline_last_updated_at_versions, row_count,
-                                 rows->updated + *at, err);
-    }
+    const struct lance_row_identity room = {rows->ids + *at, rows->created + *at,
+                                            rows->updated + *at};
+    lake_status status = lance_row_ids_of(fragment, row_count, &room, err);
     if (status == LAKE_OK) {
         status = lance_dataset_open_deletions(compaction->base, index, &deletions, err);
     }

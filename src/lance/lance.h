@@ -303,6 +303,18 @@ lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *a
                                    size_t count, const struct lance_commit_options *options,
                                    struct lance_change *out, struct lake_error *err);
 
+/* Gives the rows of `batch`, which has the table's columns, their new values: by replacing children
+ * or the whole array. The number of rows stays. */
+typedef lake_status (*lance_update_change)(void *context, struct ArrowArray *batch,
+                                           struct lake_error *err);
+/* Updates the rows for which all filters hold: deleted where they are, written anew as `change`
+ * makes them. Stable row ids stay. The same filters and limits as for lance_delete; UNIMPLEMENTED
+ * for a table with columns that are read but not written. */
+lake_status lance_update(struct lance_dataset *base, const struct lance_filter *filters,
+                         size_t filter_count, lance_update_change change, void *context,
+                         const struct lance_commit_options *options, struct lance_change *out,
+                         struct lake_error *err);
+
 struct lance_compact_options {
     uint64_t target_rows; /* fragments with fewer live rows are put together; default 1,048,576 */
     uint32_t deleted_percent; /* with more deleted rows a fragment is rewritten; default 10 */

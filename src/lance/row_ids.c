@@ -5,6 +5,7 @@
  */
 #include "table.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define MAX_SEQUENCE_BYTES ((size_t)256 << 20)
@@ -219,6 +220,42 @@ lake_status lance_row_ids_give(struct base_arena *arena, LancePb__DataFragment *
     if (status == LAKE_OK) {
         status = give_version(arena, rows, version, &fragment->has_inline_last_updated_at_versions,
                               &fragment->inline_last_updated_at_versions, err);
+    }
+    return status;
+}
+
+static lake_status decode_versions(bool given, ProtobufCBinaryData bytes, uint64_t rows,
+                                   uint64_t *out, struct lake_error *err)
+{
+    if (!given) { /* as readers take it */
+        for (uint64_t i = 0; i < rows; i++) {
+            out[i] = 1;
+        }
+        return LAKE_OK;
+    }
+    return lance_row_versions_decode((struct lake_bytes){bytes.data, bytes.len}, rows, out, err);
+}
+
+lake_status lance_row_ids_of(const LancePb__DataFragment *fragment, uint64_t row_count,
+                             const struct lance_row_identity *out, struct lake_error *err)
+{
+    if (!fragment->has_inline_row_ids) {
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "fragment %" PRIu64 " does not hold its row ids in the manifest",
+                         fragment->id);
+    }
+    lake_status status = lance_row_ids_decode(
+        (struct lake_bytes){fragment->inline_row_ids.data, fragment->inline_row_ids.len}, row_count,
+        out->ids, err);
+    if (status == LAKE_OK && out->created != NULL) {
+        status =
+            decode_versions(fragment->has_inline_created_at_versions,
+                            fragment->inline_created_at_versions, row_count, out->created, err);
+    }
+    if (status == LAKE_OK && out->updated != NULL) {
+        status = decode_versions(fragment->has_inline_last_updated_at_versions,
+                                 fragment->inline_last_updated_at_versions, row_count, out->updated,
+                                 err);
     }
     return status;
 }

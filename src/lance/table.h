@@ -370,6 +370,10 @@ lake_status lance_row_ids_encode(const uint64_t *ids, size_t count, struct base_
                                  struct lake_error *err);
 lake_status lance_row_versions_encode(const uint64_t *versions, size_t count,
                                       struct base_buffer *out, struct lake_error *err);
+/* What a fragment says of its rows; lists that are NULL are not read. DATA_LOSS as above;
+ * UNIMPLEMENTED when its ids are not in the manifest. */
+lake_status lance_row_ids_of(const LancePb__DataFragment *fragment, uint64_t row_count,
+                             const struct lance_row_identity *out, struct lake_error *err);
 /* Gives a fragment the identities of rows that were elsewhere before. */
 lake_status lance_row_ids_set(struct base_arena *arena, LancePb__DataFragment *fragment,
                               const struct lance_row_identity *rows, size_t count,

@@ -516,3 +516,84 @@ def test_a_compaction_killed_at_a_step_changes_no_row(path, point):
     lake_change("compact", path)
     assert len(fragments_of(path)) == 1
     assert assert_agree(path)["id"].to_pylist() == list(range(30))
+
+
+# ---- update -------------------------------------------------------------------------------------
+
+
+def numbers(start, count):
+    ids = range(start, start + count)
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(ids, pa.int64()), "t": [f"row {i}" for i in ids]})
+
+
+def values_of(path):
+    return {row["id"]: row["v"] for row in assert_agree(path).to_pylist()}
+
+
+def test_updated_rows_are_read_by_pylance_which_updates_in_turn(path, storage):
+    for start in (0, 100):
+        lake_write(numbers(start, 100), path, storage, append=start > 0)
+    uri = str(path)
+    lance.dataset(uri).create_scalar_index("v", "BTREE")
+    model = {i: i for i in range(200)}
+    assert lake_change("update", path, "v", -1, "--where", "id", ">=", 90, "--where", "id", "<", 110) == [4, 20]
+    model |= {i: -1 for i in range(90, 110)}
+    assert values_of(path) == model
+    dataset = lance.dataset(uri)
+    assert type(dataset.read_transaction(4).operation).__name__ == "Update"
+    assert dataset.to_table(filter="v = -1").num_rows == 20
+    assert dataset.to_table(filter="v = 95").num_rows == 0
+    dataset.update({"v": "v + 1000"}, where="id < 5 or id = 95")
+    model |= {**{i: i + 1000 for i in range(5)}, 95: 999}
+    assert values_of(path) == model
+    assert lake_change("update", path, "v", 7, "--where", "v", "=", 999) == [6, 1]
+    model[95] = 7
+    assert lake_change("update", path, "v", 8, "--where", "v", "=", 999) == [6, 0]
+    assert lake_change("update", path, "v", 5, "--where", "id", "<", 100) == [7, 100]
+    model |= {i: 5 for i in range(100)}
+    assert values_of(path) == model
+    lance.dataset(uri).optimize.optimize_indices()
+    lance.dataset(uri).optimize.compact_files()
+    assert values_of(path) == model
+    assert lance.dataset(uri).to_table(filter="v = 5").num_rows == 100
+    lance.dataset(uri).validate()
+
+
+def test_updated_rows_keep_their_stable_ids(path):
+    lance.write_dataset(numbers(0, 50), str(path), enable_stable_row_ids=True)
+    lake_write(numbers(50, 50), path, append=True)
+    lake_change("update", path, "v", 1, "--where", "id", ">", 40, "--where", "id", "<=", 60)
+    lake_write(numbers(100, 5), path, append=True)
+    lake_change("update", path, "v", 2, "--where", "id", "=", 60)
+    columns = ["id", "v", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    rows = {r["id"]: r for r in lance.dataset(str(path)).to_table(columns=columns).to_pylist()}
+    assert len(rows) == 105 and all(r["_rowid"] == i for i, r in rows.items())
+    assert [rows[i]["_row_created_at_version"] for i in (0, 45, 55, 60, 104)] == [1, 1, 2, 2, 4]
+    assert [rows[i]["_row_last_updated_at_version"] for i in (0, 45, 55, 60, 104)] == [1, 3, 3, 5, 4]
+    lance.dataset(str(path)).update({"v": "3"}, where="id = 60 or id = 3")
+    lake_change("compact", path)
+    rows = lance.dataset(str(path)).to_table(columns=columns).to_pylist()
+    assert all(r["_rowid"] == r["id"] for r in rows) and len(rows) == 105
+    assert_agree(path)
+
+
+def test_a_stale_update_of_other_rows_is_merged_and_of_the_same_rows_refused(path):
+    lake_write(numbers(0, 50), path)
+    lance.dataset(str(path)).update({"v": "-1"}, where="id < 10")
+    assert lake_change("update", path, "v", -2, "--where", "id", "=", 20, "--base", 1) == [3, 1]
+    assert lake_change("delete", path, "--where", "id", "=", 30, "--base", 1) == [4, 1]
+    for command in (("update", path, "v", -3), ("delete", path)):
+        done = run_change(*command, "--where", "id", "=", 20, "--base", 1)
+        assert done.returncode == 1 and b"ABORTED" in done.stderr
+    assert values_of(path) == {i: -1 if i < 10 else -2 if i == 20 else i for i in range(50) if i != 30}
+
+
+@pytest.mark.parametrize("point", ["lance.update.after_data", "lance.commit.before_manifest", "lance.commit.after_manifest"])
+def test_an_update_killed_at_a_step_is_all_or_nothing(path, point):
+    lake_write(numbers(0, 20), path)
+    done = run_change("update", path, "v", -1, "--where", "id", "<", 5, env={"LAKE_FAULT": f"{point}:1:kill"})
+    assert done.returncode == -signal.SIGKILL
+    changed = point == "lance.commit.after_manifest"
+    assert values_of(path) == {i: -1 if i < 5 and changed else i for i in range(20)}
+    lake_change("update", path, "v", -2, "--where", "id", "<", 5)
+    assert values_of(path) == {i: -2 if i < 5 else i for i in range(20)}

@@ -4,6 +4,7 @@
  *
  *   lance_change_tool delete PATH [--where COLUMN OP VALUE]… [--base N]
  *   lance_change_tool delete-rows PATH ADDRESS… [--base N]
+ *   lance_change_tool update PATH COLUMN VALUE [--where …]… [--base N]     of an int64 column
  *   lance_change_tool restore PATH VERSION
  *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N]
  *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
@@ -50,7 +51,7 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
             i += 3;
         } else if (strcmp(argv[i], "--base") == 0 && i + 1 < argc) {
             out->base = strtoull(argv[++i], NULL, 10);
-        } else if (argv[i][0] != '-' && out->word_count < MAX_ITEMS) {
+        } else if (strncmp(argv[i], "--", 2) != 0 && out->word_count < MAX_ITEMS) {
             out->words[out->word_count++] = argv[i];
         } else {
             return false;
@@ -145,6 +146,51 @@ static lake_status delete_rows(const struct arguments *arguments, struct lance_d
         addresses[i] = strtoull(arguments->words[i], NULL, 10);
     lake_status status =
         lance_delete_addresses(dataset, addresses, arguments->word_count, NULL, &change, err);
+    if (status == LAKE_OK)
+        print_change(&change);
+    return status;
+}
+
+struct assignment {
+    uint32_t column;
+    int64_t value;
+};
+
+static lake_status assign(void *context, struct ArrowArray *batch, struct lake_error *err)
+{
+    const struct assignment *assignment = context;
+    struct ArrowArray values;
+    if (ArrowArrayInitFromType(&values, NANOARROW_TYPE_INT64) != NANOARROW_OK ||
+        ArrowArrayStartAppending(&values) != NANOARROW_OK)
+        return base_fail_no_memory(err, 0);
+    for (int64_t i = 0; i < batch->length; i++) {
+        if (ArrowArrayAppendInt(&values, assignment->value) != NANOARROW_OK)
+            return base_fail_no_memory(err, 0);
+    }
+    if (ArrowArrayFinishBuildingDefault(&values, NULL) != NANOARROW_OK)
+        return base_fail_no_memory(err, 0);
+    ArrowArrayRelease(batch->children[assignment->column]);
+    ArrowArrayMove(&values, batch->children[assignment->column]);
+    return LAKE_OK;
+}
+
+static lake_status update(const struct arguments *arguments, struct lance_dataset *dataset,
+                          struct lake_error *err)
+{
+    struct lance_filter filters[MAX_ITEMS] = {0};
+    struct lance_value values[MAX_ITEMS];
+    struct lance_change change;
+    struct assignment assignment = {0, 0};
+    if (arguments->word_count != 2)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "update needs a column and a value");
+    assignment.value = strtoll(arguments->words[1], NULL, 10);
+    lake_status status =
+        find_column(lance_dataset_schema(dataset), arguments->words[0], &assignment.column, err);
+    if (status == LAKE_OK)
+        status = make_filters(arguments, dataset, filters, values, err);
+    if (status == LAKE_OK)
+        status = lance_update(dataset, filters, arguments->where_count, assign, &assignment, NULL,
+                              &change, err);
     if (status == LAKE_OK)
         print_change(&change);
     return status;
@@ -285,6 +331,7 @@ static const struct {
 } commands[] = {{"delete", delete_where},
                 {"delete-rows", delete_rows},
                 {"restore", restore},
+                {"update", update},
                 {"compact", compact},
                 {"cleanup", cleanup},
                 {"drop", drop},

@@ -163,6 +163,30 @@ DELETE(3)
 DELETE(5)
 DELETE(12)
 
+static lake_status keep_values(void *context, struct ArrowArray *batch, struct lake_error *err)
+{
+    (void)context;
+    (void)batch;
+    (void)err;
+    return LAKE_OK;
+}
+
+static lake_status run_update_5(struct lance_dataset *base,
+                                const struct lance_commit_options *options, struct lake_error *err)
+{
+    const struct lance_value value = {.kind = LANCE_VALUE_INT64, .i64 = 5};
+    const struct lance_filter filter = {
+        .column = 0, .op = LANCE_EQ, .values = &value, .value_count = 1};
+    struct lance_change change;
+    return lance_update(base, &filter, 1, keep_values, NULL, options, &change, err);
+}
+
+static void model_update_5(struct content *content) /* the row is the last one now */
+{
+    model_delete(content, 5);
+    content->ids[content->count++] = 5;
+}
+
 static lake_status run_compact(struct lance_dataset *base,
                                const struct lance_commit_options *options, struct lake_error *err)
 {
@@ -266,6 +290,7 @@ static const struct operation {
     {"drop", run_drop, model_drop},
     {"add", run_add, model_add},
     {"overwrite", run_overwrite, model_overwrite},
+    {"update 5", run_update_5, model_update_5},
 };
 
 /* ---- races ---- */
@@ -307,15 +332,16 @@ static void two_writers_end_as_the_matrix_says(void **state)
     (void)state;
     /* ours (rows) over theirs (columns): + goes on top, - is aborted; in the order above */
     static const char *const expected[] = {
-        "+++++-++-", /* append */
-        "+-++--+--", /* delete 3 */
-        "++-+--+--", /* delete 5 */
-        "+++---+--", /* delete 12 */
-        "+-----+--", /* compact */
-        "+++++++++", /* restore */
-        "+++++----", /* drop */
-        "---------", /* add */
-        "++++++++-", /* overwrite */
+        "+++++-++-+", /* append */
+        "+-++--+--+", /* delete 3 */
+        "++-+--+---", /* delete 5 */
+        "+++---+--+", /* delete 12 */
+        "+-----+---", /* compact */
+        "++++++++++", /* restore */
+        "+++++----+", /* drop */
+        "----------", /* add */
+        "++++++++-+", /* overwrite */
+        "++-+--+---", /* update 5 */
     };
     for (size_t ours = 0; ours < BASE_ARRAY_LEN(operations); ours++) {
         for (size_t theirs = 0; theirs < BASE_ARRAY_LEN(operations); theirs++) {
@@ -390,6 +416,7 @@ static const struct operation failing[] = {
     {"drop", run_drop, model_drop},
     {"add", run_add, model_add},
     {"overwrite", run_overwrite, model_overwrite},
+    {"update 5", run_update_5, model_update_5},
     {"cleanup", clean_up, model_same},
     {"tags", tag_and_untag, model_same},
 };

@@ -1,0 +1,281 @@
+/*
+ * Updated rows: the old ones are deleted by vectors (delete.c), the new ones appended as fragments,
+ * in one version. Where row ids are stable, the new rows keep those of the old ones.
+ */
+#include "table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct update {
+    struct lance_dataset *base;
+    struct lance_row_deletes deletes;
+    struct lance_data_files files;
+    bool stable;
+    struct lance_row_identity
+        rows; /* of the updated rows, in scan order; only where ids are stable */
+    size_t row_count;
+    size_t row_capacity;
+};
+
+/* ---- stable row ids ---- */
+
+static lake_status reserve_rows(struct update *update, size_t more, struct lake_error *err)
+{
+    size_t needed = update->row_count + more;
+    if (needed <= update->row_capacity) {
+        return LAKE_OK;
+    }
+    size_t capacity = BASE_MAX(needed, update->row_capacity * 2);
+    uint64_t *ids = base_realloc_array(update->rows.ids, capacity, sizeof(*ids));
+    if (ids != NULL) {
+        update->rows.ids = ids;
+    }
+    uint64_t *created = base_realloc_array(update->rows.created, capacity, sizeof(*created));
+    if (created != NULL) {
+        update->rows.created = created;
+    }
+    if (ids == NULL || created == NULL) {
+        return base_fail_no_memory(err, capacity * sizeof(*ids));
+    }
+    update->row_capacity = capacity;
+    return LAKE_OK;
+}
+
+/* Remembers who the rows of `words` are. */
+static lake_status note_identities(struct update *update, size_t fragment_index,
+                                   const uint64_t *words, uint64_t count, struct lake_error *err)
+{
+    const LancePb__DataFragment *fragment = update->base->manifest->pb->fragments[fragment_index];
+    uint64_t row_count = update->base->fragment_rows[fragment_index];
+    struct lance_row_identity all = {.ids = NULL};
+    all.ids = base_alloc_array((size_t)row_count + 1, sizeof(uint64_t));
+    all.created = base_alloc_array((size_t)row_count + 1, sizeof(uint64_t));
+    lake_status status = all.ids == NULL || all.created == NULL
+                             ? base_fail_no_memory(err, (size_t)row_count * sizeof(uint64_t))
+                             : reserve_rows(update, (size_t)count, err);
+    if (status == LAKE_OK) {
+        status = lance_row_ids_of(fragment, row_count, &all, err);
+    }
+    for (uint64_t row = 0; status == LAKE_OK && row < row_count; row++) {
+        if ((words[row / 64] >> (row % 64) & 1) != 0) {
+            update->rows.ids[update->row_count] = all.ids[row];
+            update->rows.created[update->row_count++] = all.created[row];
+        }
+    }
+    base_free(all.ids);
+    base_free(all.created);
+    return status;
+}
+
+static lake_status give_identities(struct update *update, struct base_arena *arena,
+                                   LancePb__DataFragment **fragments, struct lake_error *err)
+{
+    struct lance_row_identity rows = update->rows;
+    size_t left = update->row_count;
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < update->files.count && status == LAKE_OK; i++) {
+        size_t count = (size_t)fragments[i]->physical_rows;
+        if (count > left) {
+            return lake_fail(err, LAKE_INTERNAL, "an update wrote more rows than it read");
+        }
+        status = lance_row_ids_set(arena, fragments[i], &rows, count, err);
+        rows.ids += count;
+        rows.created += count;
+        left -= count;
+    }
+    return status;
+}
+
+/* ---- the two passes ---- */
+
+static lake_status delete_old(struct update *update, const struct lance_filter *filters,
+                              size_t filter_count, uint64_t *updated, struct lake_error *err)
+{
+    struct lance_selector *selector = NULL;
+    uint64_t *words = NULL;
+    lake_status status = lance_words_for(update->base, &words, err);
+    if (status == LAKE_OK) {
+        status = lance_selector_new(update->base, filters, filter_count, &selector, err);
+    }
+    for (size_t i = 0; i < update->base->manifest->pb->n_fragments && status == LAKE_OK; i++) {
+        uint64_t count = 0;
+        status = lance_selector_run(selector, i, words, &count, err);
+        if (status == LAKE_OK && count > 0 && update->stable) {
+            status = note_identities(update, i, words, count, err);
+        }
+        if (status == LAKE_OK && count > 0) {
+            status = lance_row_deletes_add(&update->deletes, i, words, err);
+        }
+        *updated += count;
+    }
+    lance_selector_free(selector);
+    base_free(words);
+    return status;
+}
+
+static lake_status write_batch(struct update *update, struct lance_task *task,
+                               lance_update_change change, void *context, bool *end,
+                               struct lake_error *err)
+{
+    struct ArrowArray batch = {.release = NULL};
+    lake_status status = lance_task_next(task, &batch, end, err);
+    if (status != LAKE_OK || *end) {
+        return status;
+    }
+    int64_t length = batch.length;
+    status = change(context, &batch, err);
+    if (status == LAKE_OK && batch.length != length) {
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT,
+                           "an update of %" PRId64 " rows gave %" PRId64, length, batch.length);
+    }
+    if (status == LAKE_OK) {
+        status = lance_data_files_write(&update->files, &batch, err);
+    }
+    if (batch.release != NULL) {
+        ArrowArrayRelease(&batch);
+    }
+    return status;
+}
+
+static lake_status write_new(struct update *update, const struct lance_filter *filters,
+                             size_t filter_count, lance_update_change change, void *context,
+                             struct lake_error *err)
+{
+    size_t column_count = update->base->manifest->schema.field_count;
+    uint32_t *columns = base_alloc_array(column_count + 1, sizeof(*columns));
+    struct lance_scan_options options;
+    struct lance_scan *scan = NULL;
+    if (columns == NULL) {
+        return base_fail_no_memory(err, column_count * sizeof(*columns));
+    }
+    for (size_t i = 0; i < column_count; i++) {
+        columns[i] = (uint32_t)i;
+    }
+    lance_scan_options_init(&options);
+    options.columns = columns;
+    options.column_count = column_count;
+    options.filters = filters;
+    options.filter_count = filter_count;
+    lake_status status = lance_scan_new(update->base, &options, &scan, err);
+    while (status == LAKE_OK) {
+        struct lance_task *task = NULL;
+        bool end = false;
+        status = lance_scan_next_task(scan, &task, err);
+        if (status != LAKE_OK || task == NULL) {
+            break;
+        }
+        while (status == LAKE_OK && !end) {
+            status = write_batch(update, task, change, context, &end, err);
+        }
+        lance_task_free(task);
+    }
+    lance_scan_free(scan);
+    base_free(columns);
+    return status == LAKE_OK ? lance_data_files_finish(&update->files, err) : status;
+}
+
+/* ---- the transaction ---- */
+
+static void set_deletes(const struct lance_row_deletes *deletes, LancePb__UpdateOperation *op)
+{
+    op->n_updated_fragments = deletes->updated_count;
+    op->updated_fragments = deletes->updated;
+    op->n_removed_fragment_ids = deletes->removed_count;
+    op->removed_fragment_ids = deletes->removed;
+}
+
+static lake_status rebase(void *context, const struct lance_manifest *current,
+                          LancePb__Transaction *transaction, struct lake_error *err)
+{
+    struct update *update = context;
+    lake_status status = lance_row_deletes_rebase(&update->deletes, current, err);
+    if (status == LAKE_OK) {
+        set_deletes(&update->deletes, transaction->update);
+    }
+    return status;
+}
+
+static lake_status publish(struct update *update, const struct lance_commit_options *options,
+                           bool *keep, uint64_t *version, struct lake_error *err)
+{
+    struct lance_commit_options defaults;
+    LancePb__Transaction transaction;
+    LancePb__UpdateOperation op;
+    struct base_arena *arena = NULL;
+    struct lance_manifest *manifest = NULL;
+    lance_commit_options_init(&defaults);
+    lance_pb__transaction__init(&transaction);
+    lance_pb__update_operation__init(&op);
+    transaction.update = &op;
+    op.has_update_mode = true;
+    op.update_mode = 0; /* whole rows */
+    struct lance_publication publication = {
+        .store = update->base->store,
+        .base = update->base->manifest,
+        .transaction = &transaction,
+        .rebase = rebase,
+        .context = update,
+        .options = options == NULL ? &defaults : options,
+    };
+    lake_status status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, err);
+    if (status == LAKE_OK) {
+        status = lance_data_files_messages(&update->files, 0, arena, &op.new_fragments, err);
+        op.n_new_fragments = update->files.count;
+    }
+    if (status == LAKE_OK && update->stable) {
+        status = give_identities(update, arena, op.new_fragments, err);
+    }
+    if (status == LAKE_OK) {
+        status = lance_row_deletes_messages(&update->deletes, err);
+    }
+    if (status == LAKE_OK) {
+        set_deletes(&update->deletes, &op);
+        status = BASE_FAULT("lance.update.after_data", err);
+    }
+    if (status == LAKE_OK) {
+        status = lance_publish(&publication, &manifest, keep, err);
+    }
+    if (status == LAKE_OK) {
+        *version = manifest->pb->version;
+        lance_dataset_cache_manifest(update->base, manifest);
+        lance_manifest_unref(manifest);
+    }
+    base_arena_free(arena);
+    return status;
+}
+
+lake_status lance_update(struct lance_dataset *base, const struct lance_filter *filters,
+                         size_t filter_count, lance_update_change change, void *context,
+                         const struct lance_commit_options *options, struct lance_change *out,
+                         struct lake_error *err)
+{
+    const struct lance_manifest *manifest = base->manifest;
+    struct lance_change done = {.version = lance_dataset_version(base)};
+    bool keep = false;
+    struct update update = {
+        .base = base,
+        .stable = (manifest->pb->reader_feature_flags & LANCE_FLAG_STABLE_ROW_IDS) != 0};
+    lance_row_deletes_init(&update.deletes, base);
+    lance_data_files_init(
+        &update.files, base->store, &manifest->schema, manifest->storage_version,
+        lance_profile_of(manifest->config, manifest->config_count, &manifest->schema));
+    lake_status status = lance_manifest_check_writable(manifest, err);
+    if (status == LAKE_OK) {
+        status = delete_old(&update, filters, filter_count, &done.row_count, err);
+    }
+    if (status == LAKE_OK && done.row_count > 0) {
+        status = write_new(&update, filters, filter_count, change, context, err);
+        if (status == LAKE_OK) {
+            status = publish(&update, options, &keep, &done.version, err);
+        }
+    }
+    if (status == LAKE_OK) {
+        *out = done;
+    }
+    lance_row_deletes_fini(&update.deletes, keep);
+    lance_data_files_fini(&update.files, keep);
+    base_free(update.rows.ids);
+    base_free(update.rows.created);
+    return status;
+}
