@@ -67,9 +67,8 @@ class Process:
             self.process.wait()
 
     def cpu_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Of all its threads, also those that have ended; to the nanosecond, not to the tick."""
+        return time.clock_gettime(~self.process.pid << 3 | 2)
 
 
 class Lake(Process):
