@@ -17,11 +17,12 @@ enum lance_option {
     OPTION_MODE,
     OPTION_DATA_FORMAT,
     OPTION_PROFILE,
+    OPTION_FILE,
     OPTION_COUNT
 };
 static const char *const option_names[OPTION_COUNT + 1] = {
-    "version=", "branch=", "tag=", "columns=", "filter=",      "rows=",
-    "format=",  "output=", "o=",   "mode=",    "data-format=", "profile="};
+    "version=", "branch=", "tag=",  "columns=",     "filter=",  "rows=", "format=",
+    "output=",  "o=",      "mode=", "data-format=", "profile=", "file="};
 
 #define BIT(option)   (1u << (option))
 #define WHICH_VERSION (BIT(OPTION_VERSION) | BIT(OPTION_BRANCH) | BIT(OPTION_TAG))
@@ -39,6 +40,7 @@ static const struct verb {
     {"write", lance_write, BIT(OPTION_MODE) | BIT(OPTION_DATA_FORMAT) | BIT(OPTION_PROFILE), true},
     {"verify", lance_verify, WHICH_VERSION, false},
     {"stat", lance_stat, WHICH_VERSION, false},
+    {"inspect", lance_inspect_print, WHICH_VERSION | BIT(OPTION_FILE), false},
 };
 
 /* ---- where a dataset is ---- */
@@ -150,6 +152,9 @@ static bool set_option(struct lance_arguments *arguments, enum lance_option opti
     case OPTION_PROFILE:
         arguments->profile = value;
         break;
+    case OPTION_FILE:
+        arguments->file = value;
+        break;
     default:
         arguments->output = value;
         break;
@@ -157,12 +162,25 @@ static bool set_option(struct lance_arguments *arguments, enum lance_option opti
     return true;
 }
 
-static int run_verb(struct cli_options *options, const struct verb *verb, int argc, char **argv)
+static const struct verb *find_verb(const char *name)
 {
+    for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++) {
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    }
+    return NULL;
+}
+
+int lance_run_verb(struct cli_options *options, const struct cli_command *command, const char *name,
+                   int argc, char **argv)
+{
+    const struct verb *verb = find_verb(name);
     struct lance_arguments arguments = {.options = options, .format = CLI_FORMAT_TABLE};
     struct lake_error error = {0};
     const char *value = NULL;
     int index = 0;
+    if (verb == NULL)
+        return cli_usage_error(command, "there is no lake lance %s", name);
     for (int which;
          (which = cli_next(options, option_names, argc, argv, &index, &value)) != CLI_END;) {
         if (which == CLI_ARGUMENT && arguments.path == NULL)
@@ -170,20 +188,19 @@ static int run_verb(struct cli_options *options, const struct verb *verb, int ar
         else if (which == CLI_ARGUMENT && verb->takes_input && arguments.input == NULL)
             arguments.input = value;
         else if (which == CLI_ARGUMENT)
-            return cli_usage_error(&cli_lance, "unexpected argument %s", value);
+            return cli_usage_error(command, "unexpected argument %s", value);
         else if (which < 0)
-            return cli_stop(&cli_lance, which);
+            return cli_stop(command, which);
         else if ((verb->options & BIT(which)) == 0)
-            return cli_usage_error(&cli_lance, "lake lance %s has no --%.*s", verb->name,
+            return cli_usage_error(command, "%s has no --%.*s", verb->name,
                                    (int)strcspn(option_names[which], "="), option_names[which]);
         else if (!set_option(&arguments, (enum lance_option)which, value))
-            return cli_usage_error(&cli_lance, "--%s%s: not such a value", option_names[which],
-                                   value);
+            return cli_usage_error(command, "--%s%s: not such a value", option_names[which], value);
     }
     if (arguments.path == NULL)
-        return cli_usage_error(&cli_lance, "which dataset?");
+        return cli_usage_error(command, "which dataset?");
     if (verb->takes_input && arguments.input == NULL)
-        return cli_usage_error(&cli_lance, "which Arrow IPC file is to be written?");
+        return cli_usage_error(command, "which Arrow IPC file is to be written?");
     lake_status status = verb->run(&arguments, &error);
     return status == LAKE_OK ? CLI_EXIT_OK : cli_fail(options, &error);
 }
@@ -198,11 +215,7 @@ static int run(struct cli_options *options, int argc, char **argv)
         return cli_usage_error(&cli_lance, "cat, take, write, verify or stat?");
     if (which != CLI_ARGUMENT)
         return cli_stop(&cli_lance, which);
-    for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++) {
-        if (strcmp(verbs[i].name, name) == 0)
-            return run_verb(options, &verbs[i], argc - index, argv + index);
-    }
-    return cli_usage_error(&cli_lance, "there is no lake lance %s", name);
+    return lance_run_verb(options, &cli_lance, name, argc - index, argv + index);
 }
 
 const struct cli_command cli_lance = {

@@ -1,5 +1,5 @@
 /* lake lance …: Lance datasets by their path, without a server (lance.c, lance_read.c and
- * lance_write.c). */
+ * lance_write.c), and lake inspect. */
 #ifndef CLI_LANCE_CLI_H
 #define CLI_LANCE_CLI_H
 
@@ -22,6 +22,7 @@ struct lance_arguments {
     const char *mode;
     const char *data_format;
     const char *profile;
+    const char *file; /* of inspect */
     enum cli_format format;
 };
 
@@ -36,5 +37,10 @@ lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake
 lake_status lance_write(const struct lance_arguments *arguments, struct lake_error *err);
 lake_status lance_verify(const struct lance_arguments *arguments, struct lake_error *err);
 lake_status lance_stat(const struct lance_arguments *arguments, struct lake_error *err);
+lake_status lance_inspect_print(const struct lance_arguments *arguments, struct lake_error *err);
+
+/* Reads the arguments of a verb of `command` and does it; the exit code. */
+int lance_run_verb(struct cli_options *options, const struct cli_command *command, const char *name,
+                   int argc, char **argv);
 
 #endif

@@ -181,6 +181,79 @@ def test_verify_finds_what_is_broken(tmp_path):
         assert done.returncode in (0, 1)
 
 
+# ---- inspect ---------------------------------------------------------------------------------------
+
+
+def leaf_names(schema):
+    """Dotted names of the fields that have a column."""
+    names = []
+
+    def walk(field, name):
+        kind = field.type
+        if pa.types.is_struct(kind):
+            for index in range(kind.num_fields):
+                walk(kind.field(index), f"{name}.{kind.field(index).name}")
+        elif pa.types.is_list(kind):
+            walk(kind.value_field, f"{name}.item")
+        else:
+            names.append(name)
+
+    for field in schema:
+        walk(field, field.name)
+    return names
+
+
+def test_inspect_shows_fragments_files_columns_and_pages(dataset):
+    said = json.loads(run("inspect", dataset.uri, "--json").stdout)
+    assert (said["version"], said["rows"], said["storage"]) == (
+        dataset.version, dataset.count_rows(), dataset.data_storage_version)
+    fragments = dataset.get_fragments()
+    assert [part["id"] for part in said["fragments"]] == [part.fragment_id for part in fragments]
+    for part, fragment in zip(said["fragments"], fragments):
+        assert part["rows"] == fragment.physical_rows
+        assert part["deleted"] == fragment.num_deletions
+        assert [file["path"] for file in part["files"]] == [
+            file.path for file in fragment.data_files()]
+        for file in part["files"]:
+            path = os.path.join(dataset.uri, "data", file["path"])
+            assert file["bytes"] == os.path.getsize(path)
+            assert sum(column["bytes"] for column in file["columns"]) < file["bytes"]
+            if dataset.data_storage_version != "2.0":
+                assert [column["name"] for column in file["columns"]] == leaf_names(dataset.schema)
+            for column in file["columns"]:
+                assert sum(kind["pages"] for kind in column["encodings"]) == column["pages"]
+
+
+def test_inspect_lists_the_pages_of_one_file(dataset):
+    name = dataset.get_fragments()[0].data_files()[0].path
+    said = json.loads(run("inspect", dataset.uri, "--json", "--file", name).stdout)
+    listed = [file for part in said["fragments"] for file in part["files"]
+              if "page_list" in file["columns"][0]]
+    assert [file["path"] for file in listed] == [name]
+    for column in listed[0]["columns"]:
+        assert len(column["page_list"]) == column["pages"]
+        assert sum(page["rows"] for page in column["page_list"]) == column["rows"]
+        assert sum(page["bytes"] for page in column["page_list"]) == column["bytes"]
+    text = run("inspect", dataset.uri, "--file", name).stdout.decode()
+    assert name in text and "page 0: rows 0 to" in text
+    assert run("inspect", dataset.uri, "--file", "no.lance", check=False).returncode == 1
+
+
+def test_our_writers_encodings_are_named(tmp_path):
+    table = pa.table({"one": pa.array([7] * 5000), "wave": pa.array(np.sin(np.arange(5000) / 99)),
+                      "word": pa.array(["left", "right"] * 2500)})
+    source = tmp_path / "in.arrow"
+    with pa.OSFile(str(source), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    run("lance", "write", tmp_path / "out", source, "--profile", "small")
+    said = json.loads(run("inspect", tmp_path / "out", "--json").stdout)
+    columns = {column["name"]: column for column in said["fragments"][0]["files"][0]["columns"]}
+    assert "constant" in columns["one"]["encodings"][0]["encoding"]
+    assert "zstd of byte stream split" in columns["wave"]["encodings"][0]["encoding"]
+    assert "dictionary indices" in columns["word"]["encodings"][0]["encoding"]
+    assert said["config"] == {"lake.profile": "small"}
+
+
 # ---- write -----------------------------------------------------------------------------------------
 
 
