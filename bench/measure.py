@@ -25,7 +25,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RUNS = int(os.environ.get("BENCH_RUNS", "5"))
 THREADS = os.cpu_count()
 PROGRAM = {name: os.path.join(BUILD, "bench", name)
-           for name in ("statements", "doget", "serve_batches", "tables", "objects", "appends")}
+           for name in ("statements", "doget", "serve_batches", "tables", "objects", "appends",
+                        "takes")}
 
 
 def line(name, ours, peer, ratio, unit):
@@ -263,6 +264,29 @@ def measure_filter(work):
         line(name, mine_ms, other_ms, other_ms / mine_ms, "ms")
 
 
+def measure_take(work):
+    """Random rows, all columns, of the files that each writes by default."""
+    import lance
+    tables = LanceTables(work, "telemetry", telemetry(5_000_000))
+    mine, other = tables.write_ours("balanced")[0], tables.write_peer()[0]
+    dataset = lance.dataset(other)
+    random = np.random.default_rng(5)
+    for rows, count in ((1000, 5), (1, 100)):
+        def ours(rows=rows, count=count):
+            return float(output(PROGRAM["takes"], mine, str(rows), str(count))[0])
+
+        def peer(rows=rows, count=count):
+            chosen = [random.integers(0, tables.table.num_rows, rows).tolist()
+                      for _ in range(count)]
+            start = time.perf_counter()
+            for offsets in chosen:
+                assert dataset.take(offsets).num_rows == rows
+            return count / (time.perf_counter() - start)
+
+        ours_rate, peer_rate = alternate(ours, peer)
+        line(f"take_{rows}", ours_rate, peer_rate, ours_rate / peer_rate, "takes/s")
+
+
 def measure_floats(work):
     tables = LanceTables(work, "floats", floats(10_000_000))
     tables.scans("floats_scan", tables.write_ours("balanced")[0], tables.write_peer()[0])
@@ -372,6 +396,7 @@ MEASURES = {
     "flight_doget": measure_flight_doget,
     "telemetry": measure_telemetry,
     "filter": measure_filter,
+    "take": measure_take,
     "floats": measure_floats,
     "verified_read": measure_verified_read,
     "s3_": measure_s3,
