@@ -102,6 +102,7 @@ struct lance_leaf_reader {
     struct base_buffer window; /* bytes [window_start, +size) of the page's data buffer */
     size_t window_buffer;      /* which page buffer the window is of */
     uint64_t window_start;
+    uint64_t window_bytes;      /* that a sequential reader asks for, at least */
     struct base_buffer scratch; /* dictionary indices, booleans */
 
     /* mini-block: an entry more than there are chunks */

@@ -3,10 +3,13 @@
 
 #include <string.h>
 
-#define MIN_WINDOW_BYTES ((uint64_t)256 << 10)
-#define MAX_WINDOW_BYTES ((uint64_t)8 << 20)
-#define MAX_PAGE_ARENA   ((size_t)8 << 30)
-#define MAX_LEVEL_BYTES  ((size_t)1 << 40)
+/* What a sequential reader asks for at a time: of a local file little, so that it is decoded while
+ * it is in the processor's cache; of a far one enough to be worth a request. */
+#define LOCAL_WINDOW_BYTES ((uint64_t)64 << 10)
+#define FAR_WINDOW_BYTES   ((uint64_t)1 << 20)
+#define MAX_WINDOW_BYTES   ((uint64_t)8 << 20)
+#define MAX_PAGE_ARENA     ((size_t)8 << 30)
+#define MAX_LEVEL_BYTES    ((size_t)1 << 40)
 
 lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lance_file *file,
                                    uint32_t column_index, const struct ArrowSchema *arrow,
@@ -27,6 +30,8 @@ lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lanc
                                          .counters = counters,
                                          .page_index = SIZE_MAX,
                                          .cached_chunk = UINT64_MAX};
+    bool local = strncmp(storage_store_uri(file->store), "file://", 7) == 0;
+    reader->window_bytes = local ? LOCAL_WINDOW_BYTES : FAR_WINDOW_BYTES;
     lance_codec_context_init(&reader->codec);
     const struct lance_leaf_type *items =
         type.kind == LANCE_LEAF_DICTIONARY ? &reader->dictionary_type : &reader->type;
@@ -144,7 +149,7 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
         /* Only who reads on gets more than was asked for: scattered reads stay small. */
         if (buffer == reader->window_buffer && window->size > 0 && start >= reader->window_start &&
             start <= reader->window_start + window->size)
-            stop = BASE_MAX(stop, start + MIN_WINDOW_BYTES);
+            stop = BASE_MAX(stop, start + reader->window_bytes);
         stop = BASE_MIN(stop, size);
         base_buffer_clear(window);
         lake_status status = base_buffer_reserve(window, (size_t)(stop - start) + 16, err);
