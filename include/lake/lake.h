@@ -245,6 +245,21 @@ lake_status lake_download(lake_client *client, const struct lake_data_location *
                           const char *path, lake_progress progress, void *progress_context,
                           struct lake_error *err);
 
+struct lake_presigned {
+    char *url; /* a secret: whoever has it reads the object until it ends; no headers are needed */
+    int64_t expires_unix_ms; /* not after the credentials that signed it */
+};
+/*
+ * A URL by which anybody reads this one object, with or without a Range, for 1 to 3,600 seconds
+ * (OBJ-7). Asks nobody: whether the object is there shows when the URL is used. PERMISSION_DENIED
+ * for an object outside the caller's stage, UNIMPLEMENTED for a stage on a local disk. Release with
+ * lake_presigned_fini, which wipes the URL.
+ */
+lake_status lake_presign_read(lake_client *client, const struct lake_data_location *location,
+                              uint32_t expires_s, struct lake_presigned *out,
+                              struct lake_error *err);
+void lake_presigned_fini(struct lake_presigned *presigned);
+
 /* ---- adding rows ---- */
 
 enum lake_value_kind {

@@ -12,6 +12,7 @@
  *   upload.c    objects into the stage, hashed while they are copied (OBJ-1)
  *   upload_parts.c  in parts, several on their way (OBJ-3)
  *   upload_resume.c, upload_checkpoint.c  going on where another process stopped (OBJ-4)
+ *   presign.c   URLs for one object (OBJ-7)
  *   reader.c    objects out of it, verified (OBJ-5, OBJ-6); download
  *   query.c     results as Arrow streams (SDK-6)
  */

@@ -17,7 +17,6 @@ struct http_transfer {
     CURL *easy;
     struct curl_slist *headers;
     size_t body_sent;
-    bool paused;    /* the engine's thread only */
     bool judged;    /* the reply's headers have been looked at */
     bool to_caller; /* its body goes to `consume` */
     enum http_failure refusal;
@@ -25,7 +24,7 @@ struct http_transfer {
     char curl_error[CURL_ERROR_SIZE];
     /* Guarded by the engine's lock. */
     struct http_transfer *next_command;
-    bool queued, add, resume, cancel;
+    bool queued, add, cancel;
     bool done;
     enum http_failure outcome;
     pthread_cond_t ended;
@@ -145,10 +144,6 @@ static size_t on_body(char *data, size_t unit, size_t count, void *context)
         if (base_buffer_append(&transfer->reply->body, data, size, &transfer->error) != LAKE_OK)
             return refuse(transfer, HTTP_REFUSED);
         return size;
-    }
-    if (request->full != NULL && request->full(request->context, size)) {
-        transfer->paused = true;
-        return CURL_WRITEFUNC_PAUSE;
     }
     if (!request->consume(request->context, (const uint8_t *)data, size))
         return refuse(transfer, HTTP_REFUSED);
@@ -293,17 +288,12 @@ static void run_commands(struct http_engine *engine)
         if (transfer == NULL)
             break;
         bool add = transfer->add;
-        bool resume = transfer->resume;
         bool cancel = transfer->cancel && !transfer->done;
-        transfer->add = transfer->resume = false;
+        transfer->add = false;
         bool live = !transfer->done;
         (void)pthread_mutex_unlock(&engine->lock);
         if (live && add && !cancel && curl_multi_add_handle(engine->multi, transfer->easy) != 0)
             end_transfer(transfer, HTTP_LOCAL, CURLE_OUT_OF_MEMORY);
-        else if (live && resume && transfer->paused) {
-            transfer->paused = false;
-            (void)curl_easy_pause(transfer->easy, CURLPAUSE_CONT);
-        }
         if (cancel) {
             (void)curl_multi_remove_handle(engine->multi, transfer->easy);
             end_transfer(transfer, HTTP_CANCELLED, CURLE_OK);
@@ -560,15 +550,6 @@ lake_status http_transfer_start(struct http_engine *engine, const struct http_re
     (void)curl_multi_wakeup(engine->multi);
     *out = transfer;
     return LAKE_OK;
-}
-
-void http_transfer_resume(struct http_transfer *transfer)
-{
-    (void)pthread_mutex_lock(&transfer->engine->lock);
-    transfer->resume = true;
-    command(transfer);
-    (void)pthread_mutex_unlock(&transfer->engine->lock);
-    (void)curl_multi_wakeup(transfer->engine->multi);
 }
 
 void http_transfer_cancel(struct http_transfer *transfer)

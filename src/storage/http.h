@@ -72,8 +72,6 @@ struct http_request {
      * false to end the transfer. All of them are called on the engine's thread. */
     bool (*accept)(void *context, const struct http_reply *reply);
     bool (*consume)(void *context, const uint8_t *data, size_t size);
-    /* True: `consume` cannot take `size` bytes now; http_transfer_resume goes on. */
-    bool (*full)(void *context, size_t size);
     void *context;
     int64_t deadline_us; /* on the monotonic clock; 0: only stalling ends it */
 };
@@ -82,8 +80,6 @@ struct http_request {
 lake_status http_transfer_start(struct http_engine *engine, const struct http_request *request,
                                 struct http_reply *reply, struct http_transfer **out,
                                 struct lake_error *err);
-/* Goes on with a transfer that `full` has stopped. Any thread. */
-void http_transfer_resume(struct http_transfer *transfer);
 /* The transfer ends soon, as HTTP_CANCELLED unless it was complete. Any thread. */
 void http_transfer_cancel(struct http_transfer *transfer);
 /* Waits for the end and releases the transfer. `err` says what failed, unless complete. */

@@ -88,14 +88,12 @@ struct s3_call {
     struct lake_bytes body;
     bool (*accept)(void *context, const struct http_reply *reply);
     bool (*consume)(void *context, const uint8_t *data, size_t size);
-    bool (*full)(void *context, size_t size);
     /* Before each attempt; may change the headers. NULL: nothing to do. */
     lake_status (*prepare)(void *context, struct s3_call *call, struct lake_error *err);
     /* Looks at a whole reply with status 2xx; what it returns counts. NULL: it is good. */
     enum s3_verdict (*check)(void *context, struct s3_call *call, struct lake_error *err);
     void *context;
-    bool changes;   /* a request without an answer may have been carried out */
-    bool streaming; /* no deadline: the caller sets the pace */
+    bool changes; /* a request without an answer may have been carried out */
 
     /* After finishing. */
     struct http_reply reply;

@@ -220,10 +220,9 @@ static lake_status begin_attempt(struct s3_call *call, struct lake_error *err)
     call->request = (struct http_request){.method = call->method,
                                           .accept = call->accept,
                                           .consume = call->consume,
-                                          .full = call->full,
                                           .once = call->changes && call->body.size == 0,
                                           .context = call->context,
-                                          .deadline_us = call->streaming ? 0 : call->deadline_us};
+                                          .deadline_us = call->deadline_us};
     base_buffer_clear(&call->text);
     describe(call, &signing);
     status = describe_payload(call, kind, &signing, err);

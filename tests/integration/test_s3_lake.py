@@ -9,6 +9,9 @@ import pathlib
 import random
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 
 import lance
 import pyarrow as pa
@@ -16,7 +19,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
-from lake_server import LAKE, LakeServer, clean_environment  # noqa: E402
+from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
 from server import crc32c_text  # noqa: E402
 
@@ -167,6 +170,50 @@ def test_a_registry_does_not_change_between_places(s3, tmp_path):
         assert f"are in s3://{BUCKET}/five/tables" in done.stderr, done.stderr
     with LakeServer(tmp_path / "data", settings(s3, "five")) as server:
         assert query(server, "SELECT count(*) AS n FROM lab.n") == [{"n": 0}]
+
+
+# ---- presigned reads (OBJ-7) ----
+
+def presign(server, location, seconds, env=None):
+    return subprocess.run(
+        [str(BUILD / "tests" / "presign_tool"), server.address, location["uri"],
+         str(location["size_bytes"]), location["sha256"], str(seconds)],
+        env=clean_environment(env or credentials()), capture_output=True, text=True, timeout=60)
+
+
+def test_presigned_reads_of_the_callers_own_objects(s3, tmp_path):
+    data = random.Random(8).randbytes(100_000)
+    (tmp_path / "file").write_bytes(data)
+    with LakeServer(tmp_path / "data", settings(s3, "seven")) as server:
+        done = server.run("put", tmp_path / "file", "--json", env=credentials())
+        location = json.loads(done.stdout)
+        for seconds in (1, 3600):
+            done = presign(server, location, seconds)
+            assert done.returncode == 0, done.stderr
+        url, expires = done.stdout.split()
+        assert abs(int(expires) / 1000 - time.time() - 3600) < 60
+        assert SECRET_KEY not in url
+        with urllib.request.urlopen(url) as reply:
+            assert reply.read() == data
+        with urllib.request.urlopen(urllib.request.Request(
+                url, headers={"Range": "bytes=10-19"})) as reply:
+            assert reply.status == 206 and reply.read() == data[10:20]
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(url.replace("/tenants/", "/tenant/"))
+        for seconds in (0, 3601):
+            done = presign(server, location, seconds)
+            assert done.returncode == 1 and "INVALID_ARGUMENT" in done.stderr
+        for uri in (location["uri"].replace("/tenants/", "/tenants/x"),
+                    location["uri"].replace("/development/", "/development/../other/"),
+                    "file:///etc/passwd"):
+            done = presign(server, {**location, "uri": uri}, 60)
+            assert done.returncode == 1, uri
+            assert "PERMISSION_DENIED" in done.stderr or "INVALID_ARGUMENT" in done.stderr
+        assert "X-Amz-Signature" not in server.log_text()
+    with LakeServer(tmp_path / "local") as server:
+        done = server.run("put", tmp_path / "file", "--json")
+        done = presign(server, json.loads(done.stdout), 60)
+        assert done.returncode == 1 and "UNIMPLEMENTED" in done.stderr
 
 
 # ---- uploads in parts (OBJ-3, OBJ-4) ----
