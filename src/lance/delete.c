@@ -8,6 +8,7 @@
 #include "table.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_ARRAY_ROWS     5000 /* as the reference: above, a bitmap */
@@ -306,11 +307,13 @@ lake_status lance_row_deletes_rebase(struct lance_row_deletes *deletes,
                                      const struct lance_manifest *current, struct lake_error *err)
 {
     const LancePb__Manifest *pb = current->pb;
+    size_t at = 0; /* both lists are in nearly the same order */
     for (size_t i = 0; i < deletes->count; i++) {
         uint64_t id = deletes->items[i].fragment.id;
         const LancePb__DataFragment *theirs = NULL;
         for (size_t j = 0; j < pb->n_fragments && theirs == NULL; j++) {
-            theirs = pb->fragments[j]->id == id ? pb->fragments[j] : NULL;
+            theirs = pb->fragments[at]->id == id ? pb->fragments[at] : NULL;
+            at = at + 1 == pb->n_fragments ? 0 : at + 1;
         }
         lake_status status = theirs == NULL ? not_apart(id, err)
                                             : rebase_item(deletes, &deletes->items[i], theirs, err);
@@ -433,10 +436,54 @@ lake_status lance_delete(struct lance_dataset *base, const struct lance_filter *
 
 /* ---- by address ---- */
 
+static int compare_addresses(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a;
+    uint64_t right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Ascending addresses, and how many of them were met in a fragment. */
+struct addresses {
+    uint64_t *items;
+    size_t count;
+    size_t met;
+};
+
+static lake_status sort_addresses(const uint64_t *addresses, size_t count, struct addresses *out,
+                                  struct lake_error *err)
+{
+    out->items = base_alloc_array(count + 1, sizeof(*out->items));
+    if (out->items == NULL) {
+        return base_fail_no_memory(err, count * sizeof(*out->items));
+    }
+    out->count = count;
+    if (count > 0) {
+        memcpy(out->items, addresses, count * sizeof(*out->items));
+        qsort(out->items, count, sizeof(*out->items), compare_addresses);
+    }
+    return LAKE_OK;
+}
+
+static size_t first_at_least(const struct addresses *addresses, uint64_t address)
+{
+    size_t low = 0;
+    size_t high = addresses->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (addresses->items[middle] < address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 /* Sets the bits of the addresses that lie in the fragment and are live. */
 static lake_status mark_addresses(struct lance_dataset *base, size_t fragment_index,
-                                  const uint64_t *addresses, size_t count, uint64_t *words,
-                                  uint64_t *marked, struct lake_error *err)
+                                  struct addresses *addresses, uint64_t *words, uint64_t *marked,
+                                  struct lake_error *err)
 {
     uint64_t id = base->manifest->pb->fragments[fragment_index]->id;
     uint64_t row_count = base->fragment_rows[fragment_index];
@@ -444,11 +491,9 @@ static lake_status mark_addresses(struct lance_dataset *base, size_t fragment_in
     lake_status status = LAKE_OK;
     memset(words, 0, (size_t)((row_count + 63) / 64) * sizeof(*words));
     *marked = 0;
-    for (size_t i = 0; i < count && status == LAKE_OK; i++) {
-        uint64_t row = addresses[i] & UINT32_MAX;
-        if (addresses[i] >> 32 != id) {
-            continue;
-        }
+    for (size_t i = first_at_least(addresses, id << 32);
+         i < addresses->count && addresses->items[i] >> 32 == id; i++) {
+        uint64_t row = addresses->items[i] & UINT32_MAX;
         if (row >= row_count) {
             return lake_fail(err, LAKE_OUT_OF_RANGE,
                              "fragment %" PRIu64 " has %" PRIu64 " rows, not a row %" PRIu64, id,
@@ -456,6 +501,7 @@ static lake_status mark_addresses(struct lance_dataset *base, size_t fragment_in
         }
         *marked += (words[row / 64] >> (row % 64) & 1) == 0;
         words[row / 64] |= UINT64_C(1) << (row % 64);
+        addresses->met++;
     }
     if (*marked > 0) {
         status = lance_dataset_open_deletions(base, fragment_index, &before, err);
@@ -468,46 +514,35 @@ static lake_status mark_addresses(struct lance_dataset *base, size_t fragment_in
     return status;
 }
 
-static lake_status check_fragments(const struct lance_dataset *base, const uint64_t *addresses,
-                                   size_t count, struct lake_error *err)
-{
-    const LancePb__Manifest *pb = base->manifest->pb;
-    for (size_t i = 0; i < count; i++) {
-        bool found = false;
-        for (size_t j = 0; j < pb->n_fragments && !found; j++) {
-            found = pb->fragments[j]->id == addresses[i] >> 32;
-        }
-        if (!found) {
-            return lake_fail(err, LAKE_OUT_OF_RANGE, "version %" PRIu64 " has no fragment %" PRIu64,
-                             lance_dataset_version(base), addresses[i] >> 32);
-        }
-    }
-    return LAKE_OK;
-}
-
 lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *addresses,
                                    size_t count, const struct lance_commit_options *options,
                                    struct lance_change *out, struct lake_error *err)
 {
     struct lance_row_deletes deletes;
     struct lance_change change = {.version = lance_dataset_version(base)};
+    struct addresses sorted = {.items = NULL};
     uint64_t *words = NULL;
     bool keep = false;
     lance_row_deletes_init(&deletes, base);
     lake_status status = lance_manifest_check_changeable(base->manifest, err);
     if (status == LAKE_OK) {
-        status = check_fragments(base, addresses, count, err);
+        status = sort_addresses(addresses, count, &sorted, err);
     }
     if (status == LAKE_OK) {
         status = lance_words_for(base, &words, err);
     }
     for (size_t i = 0; i < base->manifest->pb->n_fragments && status == LAKE_OK; i++) {
         uint64_t marked = 0;
-        status = mark_addresses(base, i, addresses, count, words, &marked, err);
+        status = mark_addresses(base, i, &sorted, words, &marked, err);
         if (status == LAKE_OK && marked > 0) {
             status = lance_row_deletes_add(&deletes, i, words, err);
         }
         change.row_count += marked;
+    }
+    if (status == LAKE_OK && sorted.met < count) {
+        status = lake_fail(err, LAKE_OUT_OF_RANGE,
+                           "%zu of the addresses lie in no fragment of version %" PRIu64,
+                           count - sorted.met, lance_dataset_version(base));
     }
     if (status == LAKE_OK && change.row_count > 0) {
         status = publish_delete(&deletes, options, &keep, &change.version, err);
@@ -517,5 +552,6 @@ lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *a
     }
     lance_row_deletes_fini(&deletes, keep);
     base_free(words);
+    base_free(sorted.items);
     return status;
 }

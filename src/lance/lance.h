@@ -321,6 +321,26 @@ lake_status lance_update(struct lance_dataset *base, const struct lance_filter *
                          const struct lance_commit_options *options, struct lance_change *out,
                          struct lake_error *err);
 
+struct lance_merge_options {
+    uint32_t key; /* the column by whose value rows are the same: integers, times, text, bytes */
+    bool keep_matched; /* rows that are there stay as they are; default: they get the new values */
+    bool skip_unmatched; /* rows that are not there are left out; default: they are inserted */
+    struct lance_commit_options commit;
+};
+void lance_merge_options_init(struct lance_merge_options *options);
+struct lance_merge {
+    uint64_t version; /* base's, when there was nothing to change */
+    uint64_t rows_updated;
+    uint64_t rows_inserted;
+};
+/* Updates the rows that have a key of `batch` and inserts the others of it (an upsert). `batch` has
+ * the table's columns; a null key is never the same. Of two such operations at once one is ABORTED,
+ * so that no key comes twice (L09). INVALID_ARGUMENT for a key that the batch holds twice. Where
+ * the table held a key twice, one row is left. */
+lake_status lance_merge_insert(struct lance_dataset *base, const struct ArrowArray *batch,
+                               const struct lance_merge_options *options, struct lance_merge *out,
+                               struct lake_error *err);
+
 struct lance_compact_options {
     uint64_t target_rows; /* fragments with fewer live rows are put together; default 1,048,576 */
     uint32_t deleted_percent; /* with more deleted rows a fragment is rewritten; default 10 */

@@ -478,6 +478,26 @@ void lance_row_deletes_fini(struct lance_row_deletes *deletes, bool keep);
 lake_status lance_words_for(const struct lance_dataset *dataset, uint64_t **out,
                             struct lake_error *err);
 
+/* ---- update.c ---- */
+
+/* Rows deleted and rows written, to be one version. */
+struct lance_row_update {
+    struct lance_dataset *base; /* borrowed */
+    struct lance_row_deletes deletes;
+    struct lance_data_files files;
+    bool stable; /* row ids are */
+    /* Of the first row_count rows of the files, which were elsewhere before; only where ids are
+     * stable. Files with and without such rows are apart. */
+    struct lance_row_identity rows;
+    size_t row_count;
+    size_t row_capacity;
+};
+void lance_row_update_init(struct lance_row_update *update, struct lance_dataset *base);
+lake_status lance_row_update_publish(struct lance_row_update *update, bool sees_inserts,
+                                     const struct lance_commit_options *options, bool *keep,
+                                     uint64_t *version, struct lake_error *err);
+void lance_row_update_fini(struct lance_row_update *update, bool keep);
+
 /* ---- references.c ---- */
 
 struct lance_visitor {

@@ -20,7 +20,8 @@ struct update {
 
 /* ---- stable row ids ---- */
 
-static lake_status reserve_rows(struct update *update, size_t more, struct lake_error *err)
+static lake_status reserve_rows(struct lance_row_update *update, size_t more,
+                                struct lake_error *err)
 {
     size_t needed = update->row_count + more;
     if (needed <= update->row_capacity) {
@@ -43,7 +44,7 @@ static lake_status reserve_rows(struct update *update, size_t more, struct lake_
 }
 
 /* Remembers who the rows of `words` are. */
-static lake_status note_identities(struct update *update, size_t fragment_index,
+static lake_status note_identities(struct lance_row_update *update, size_t fragment_index,
                                    const uint64_t *words, uint64_t count, struct lake_error *err)
 {
     const LancePb__DataFragment *fragment = update->base->manifest->pb->fragments[fragment_index];
@@ -68,13 +69,13 @@ static lake_status note_identities(struct update *update, size_t fragment_index,
     return status;
 }
 
-static lake_status give_identities(struct update *update, struct base_arena *arena,
+static lake_status give_identities(struct lance_row_update *update, struct base_arena *arena,
                                    LancePb__DataFragment **fragments, struct lake_error *err)
 {
     struct lance_row_identity rows = update->rows;
     size_t left = update->row_count;
     lake_status status = LAKE_OK;
-    for (size_t i = 0; i < update->files.count && status == LAKE_OK; i++) {
+    for (size_t i = 0; left > 0 && i < update->files.count && status == LAKE_OK; i++) {
         size_t count = (size_t)fragments[i]->physical_rows;
         if (count > left) {
             return lake_fail(err, LAKE_INTERNAL, "an update wrote more rows than it read");
@@ -89,7 +90,7 @@ static lake_status give_identities(struct update *update, struct base_arena *are
 
 /* ---- the two passes ---- */
 
-static lake_status delete_old(struct update *update, const struct lance_filter *filters,
+static lake_status delete_old(struct lance_row_update *update, const struct lance_filter *filters,
                               size_t filter_count, uint64_t *updated, struct lake_error *err)
 {
     struct lance_selector *selector = NULL;
@@ -114,7 +115,7 @@ static lake_status delete_old(struct update *update, const struct lance_filter *
     return status;
 }
 
-static lake_status write_batch(struct update *update, struct lance_task *task,
+static lake_status write_batch(struct lance_row_update *update, struct lance_task *task,
                                lance_update_change change, void *context, bool *end,
                                struct lake_error *err)
 {
@@ -138,7 +139,7 @@ static lake_status write_batch(struct update *update, struct lance_task *task,
     return status;
 }
 
-static lake_status write_new(struct update *update, const struct lance_filter *filters,
+static lake_status write_new(struct lance_row_update *update, const struct lance_filter *filters,
                              size_t filter_count, lance_update_change change, void *context,
                              struct lake_error *err)
 {
@@ -188,7 +189,7 @@ static void set_deletes(const struct lance_row_deletes *deletes, LancePb__Update
 static lake_status rebase(void *context, const struct lance_manifest *current,
                           LancePb__Transaction *transaction, struct lake_error *err)
 {
-    struct update *update = context;
+    struct lance_row_update *update = context;
     lake_status status = lance_row_deletes_rebase(&update->deletes, current, err);
     if (status == LAKE_OK) {
         set_deletes(&update->deletes, transaction->update);
@@ -196,8 +197,9 @@ static lake_status rebase(void *context, const struct lance_manifest *current,
     return status;
 }
 
-static lake_status publish(struct update *update, const struct lance_commit_options *options,
-                           bool *keep, uint64_t *version, struct lake_error *err)
+lake_status lance_row_update_publish(struct lance_row_update *update, bool sees_inserts,
+                                     const struct lance_commit_options *options, bool *keep,
+                                     uint64_t *version, struct lake_error *err)
 {
     struct lance_commit_options defaults;
     LancePb__Transaction transaction;
@@ -216,6 +218,7 @@ static lake_status publish(struct update *update, const struct lance_commit_opti
         .transaction = &transaction,
         .rebase = rebase,
         .context = update,
+        .sees_inserts = sees_inserts,
         .options = options == NULL ? &defaults : options,
     };
     lake_status status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, err);
@@ -245,37 +248,48 @@ static lake_status publish(struct update *update, const struct lance_commit_opti
     return status;
 }
 
+void lance_row_update_init(struct lance_row_update *update, struct lance_dataset *base)
+{
+    const struct lance_manifest *manifest = base->manifest;
+    *update = (struct lance_row_update){
+        .base = base,
+        .stable = (manifest->pb->reader_feature_flags & LANCE_FLAG_STABLE_ROW_IDS) != 0};
+    lance_row_deletes_init(&update->deletes, base);
+    lance_data_files_init(
+        &update->files, base->store, &manifest->schema, manifest->storage_version,
+        lance_profile_of(manifest->config, manifest->config_count, &manifest->schema));
+}
+
+void lance_row_update_fini(struct lance_row_update *update, bool keep)
+{
+    lance_row_deletes_fini(&update->deletes, keep);
+    lance_data_files_fini(&update->files, keep);
+    base_free(update->rows.ids);
+    base_free(update->rows.created);
+}
+
 lake_status lance_update(struct lance_dataset *base, const struct lance_filter *filters,
                          size_t filter_count, lance_update_change change, void *context,
                          const struct lance_commit_options *options, struct lance_change *out,
                          struct lake_error *err)
 {
-    const struct lance_manifest *manifest = base->manifest;
     struct lance_change done = {.version = lance_dataset_version(base)};
+    struct lance_row_update update;
     bool keep = false;
-    struct update update = {
-        .base = base,
-        .stable = (manifest->pb->reader_feature_flags & LANCE_FLAG_STABLE_ROW_IDS) != 0};
-    lance_row_deletes_init(&update.deletes, base);
-    lance_data_files_init(
-        &update.files, base->store, &manifest->schema, manifest->storage_version,
-        lance_profile_of(manifest->config, manifest->config_count, &manifest->schema));
-    lake_status status = lance_manifest_check_writable(manifest, err);
+    lance_row_update_init(&update, base);
+    lake_status status = lance_manifest_check_writable(base->manifest, err);
     if (status == LAKE_OK) {
         status = delete_old(&update, filters, filter_count, &done.row_count, err);
     }
     if (status == LAKE_OK && done.row_count > 0) {
         status = write_new(&update, filters, filter_count, change, context, err);
         if (status == LAKE_OK) {
-            status = publish(&update, options, &keep, &done.version, err);
+            status = lance_row_update_publish(&update, false, options, &keep, &done.version, err);
         }
     }
     if (status == LAKE_OK) {
         *out = done;
     }
-    lance_row_deletes_fini(&update.deletes, keep);
-    lance_data_files_fini(&update.files, keep);
-    base_free(update.rows.ids);
-    base_free(update.rows.created);
+    lance_row_update_fini(&update, keep);
     return status;
 }

@@ -597,3 +597,91 @@ def test_an_update_killed_at_a_step_is_all_or_nothing(path, point):
     assert values_of(path) == {i: -1 if i < 5 and changed else i for i in range(20)}
     lake_change("update", path, "v", -2, "--where", "id", "<", 5)
     assert values_of(path) == {i: -2 if i < 5 else i for i in range(20)}
+
+
+# ---- merge-insert -------------------------------------------------------------------------------
+
+
+def keyed(pairs):
+    return pa.table(
+        {
+            "id": pa.array([k for k, _ in pairs], pa.int64()),
+            "v": pa.array([v for _, v in pairs], pa.int64()),
+            "t": pa.array([None if k is None else f"row {k}" for k, _ in pairs], pa.string()),
+        }
+    )
+
+
+def lake_merge(path, key, table, *words, base=None):
+    source = write_input(table, path.parent, "merge")
+    return run_change("merge", path, key, source, *words, *(["--base", base] if base else []))
+
+
+def numbers_in(done):
+    assert done.returncode == 0, done.stderr.decode()
+    return [int(word) for word in done.stdout.split() if word.isdigit()]
+
+
+@pytest.mark.parametrize("key", ["id", "t"])
+def test_a_merge_updates_what_is_there_and_inserts_what_is_not(path, key, storage):
+    for start in (0, 50):
+        lake_write(numbers(start, 50), path, storage, append=start > 0)
+    lake_change("delete", path, "--where", "id", "=", 7)
+    model = {i: i for i in range(100) if i != 7}
+    batch = keyed([(200, 1), (49, 2), (50, 3), (7, 4), (99, 5)])
+    assert numbers_in(lake_merge(path, key, batch)) == [4, 3, 2]
+    model |= {200: 1, 49: 2, 50: 3, 7: 4, 99: 5}
+    assert values_of(path) == model and lance.dataset(str(path)).count_rows() == 101
+    assert type(lance.dataset(str(path)).read_transaction(4).operation).__name__ == "Update"
+    assert numbers_in(lake_merge(path, key, keyed([(49, 9), (300, 9)]), "update")) == [5, 1, 0]
+    assert numbers_in(lake_merge(path, key, keyed([(49, 10), (300, 10)]), "insert")) == [6, 0, 1]
+    assert numbers_in(lake_merge(path, key, keyed([(49, 11)]), "insert")) == [6, 0, 0]
+    model |= {49: 9, 300: 10}
+    assert values_of(path) == model
+    merge = lance.dataset(str(path)).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    merge.execute(keyed([(300, 20), (301, 21)]))
+    assert values_of(path) == model | {300: 20, 301: 21}
+    lance.dataset(str(path)).validate()
+
+
+def test_merged_rows_keep_their_stable_ids_and_new_ones_get_theirs(path):
+    lance.write_dataset(numbers(0, 20), str(path), enable_stable_row_ids=True)
+    assert numbers_in(lake_merge(path, "id", keyed([(20, 1), (5, 2), (21, 3), (3, 4)]))) == [2, 2, 2]
+    columns = ["id", "v", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    rows = {r["id"]: r for r in lance.dataset(str(path)).to_table(columns=columns).to_pylist()}
+    assert len(rows) == 22 and all(r["_rowid"] == i for i, r in rows.items())
+    assert [rows[i]["_row_created_at_version"] for i in (0, 5, 21)] == [1, 1, 2]
+    assert [rows[i]["_row_last_updated_at_version"] for i in (0, 5, 21)] == [1, 2, 2]
+
+
+def test_nulls_are_never_the_same_key_and_a_key_comes_once(path):
+    lake_write(keyed([(1, 1), (None, 2)]), path)
+    assert numbers_in(lake_merge(path, "id", keyed([(None, 3), (None, 4), (1, 5)]))) == [2, 1, 2]
+    assert sorted(assert_agree(path)["v"].to_pylist()) == [2, 3, 4, 5]
+    done = lake_merge(path, "id", keyed([(1, 1), (2, 2), (1, 3)]))
+    assert done.returncode == 1 and b"INVALID_ARGUMENT" in done.stderr
+
+
+def test_case_L09_upserts_of_the_same_keys_at_once_leave_one_row_a_key(path):
+    lake_write(keyed([(0, 0)]), path)
+    done = lake_merge(path, "id", keyed([(0, 1), (1, 1)]))
+    assert done.returncode == 0
+    stale = lake_merge(path, "id", keyed([(0, 2), (1, 2)]), base=1)
+    assert stale.returncode == 1 and b"ABORTED" in stale.stderr
+    lake_write(keyed([(5, 5)]), path, append=True)
+    stale = lake_merge(path, "id", keyed([(5, 6)]), base=2)  # over an append of the key
+    assert stale.returncode == 1 and b"ABORTED" in stale.stderr
+    writers = [
+        subprocess.Popen(
+            ["sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do {CHANGE_TOOL} merge {path} id {source}; done"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for source in (
+            write_input(keyed([(i, w) for i in range(6)] + [(100 + w, w)]), path.parent, f"w{w}") for w in range(3)
+        )
+    ]
+    failures = b"".join(writer.communicate(timeout=120)[1] for writer in writers)
+    assert all(line.startswith(b"ABORTED") for line in failures.splitlines())
+    ids = assert_agree(path)["id"].to_pylist()
+    assert sorted(ids) == sorted(set(ids)) and set(ids) <= {0, 1, 2, 3, 4, 5, 100, 101, 102}

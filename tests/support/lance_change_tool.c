@@ -5,6 +5,7 @@
  *   lance_change_tool delete PATH [--where COLUMN OP VALUE]… [--base N]
  *   lance_change_tool delete-rows PATH ADDRESS… [--base N]
  *   lance_change_tool update PATH COLUMN VALUE [--where …]… [--base N]     of an int64 column
+ *   lance_change_tool merge PATH KEY in.arrow [update|insert]         rows of the first batch
  *   lance_change_tool restore PATH VERSION
  *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N]
  *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
@@ -196,6 +197,38 @@ static lake_status update(const struct arguments *arguments, struct lance_datase
     return status;
 }
 
+static lake_status merge(const struct arguments *arguments, struct lance_dataset *dataset,
+                         struct lake_error *err)
+{
+    struct lance_merge_options options;
+    struct lance_merge done;
+    struct ArrowArrayStream stream = {0};
+    struct ArrowArray batch = {0};
+    if (arguments->word_count < 2)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "merge needs a key and a file");
+    lance_merge_options_init(&options);
+    if (arguments->word_count > 2) {
+        options.keep_matched = strcmp(arguments->words[2], "insert") == 0;
+        options.skip_unmatched = strcmp(arguments->words[2], "update") == 0;
+    }
+    lake_status status =
+        find_column(lance_dataset_schema(dataset), arguments->words[0], &options.key, err);
+    if (status == LAKE_OK)
+        status = arrow_ipc_open_file(arguments->words[1], NULL, &stream, err);
+    if (status == LAKE_OK && (stream.get_next(&stream, &batch) != 0 || batch.release == NULL))
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the file has no batch");
+    if (status == LAKE_OK)
+        status = lance_merge_insert(dataset, &batch, &options, &done, err);
+    if (status == LAKE_OK)
+        printf("version %" PRIu64 " updated %" PRIu64 " inserted %" PRIu64 "\n", done.version,
+               done.rows_updated, done.rows_inserted);
+    if (batch.release != NULL)
+        batch.release(&batch);
+    if (stream.release != NULL)
+        stream.release(&stream);
+    return status;
+}
+
 static lake_status print_version(lake_status status, const uint64_t *version)
 {
     if (status == LAKE_OK)
@@ -332,6 +365,7 @@ static const struct {
                 {"delete-rows", delete_rows},
                 {"restore", restore},
                 {"update", update},
+                {"merge", merge},
                 {"compact", compact},
                 {"cleanup", cleanup},
                 {"drop", drop},

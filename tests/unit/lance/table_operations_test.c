@@ -187,6 +187,38 @@ static void model_update_5(struct content *content) /* the row is the last one n
     content->ids[content->count++] = 5;
 }
 
+/* Row 5 is there, row 300 is not. */
+static lake_status run_merge(struct lance_dataset *base, const struct lance_commit_options *options,
+                             struct lake_error *err)
+{
+    struct lance_merge_options all;
+    struct lance_merge done;
+    struct ArrowArray batch;
+    lance_merge_options_init(&all);
+    if (options != NULL) {
+        all.commit = *options;
+    }
+    make_batch(lance_dataset_schema(base), 5, 2, &batch);
+    ((int64_t *)(uintptr_t)batch.children[0]->buffers[1])[1] = 300;
+    lake_status status = lance_merge_insert(base, &batch, &all, &done, err);
+    ArrowArrayRelease(&batch);
+    return status;
+}
+
+static void model_merge(struct content *content)
+{
+    bool is_there = false;
+    for (size_t i = 0; i < content->count; i++) {
+        is_there = is_there || content->ids[i] == 300;
+    }
+    model_delete(content, 5);
+    content->ids[content->count++] = 5;
+    if (is_there) {
+        model_delete(content, 300);
+    }
+    content->ids[content->count++] = 300;
+}
+
 static lake_status run_compact(struct lance_dataset *base,
                                const struct lance_commit_options *options, struct lake_error *err)
 {
@@ -291,6 +323,7 @@ static const struct operation {
     {"add", run_add, model_add},
     {"overwrite", run_overwrite, model_overwrite},
     {"update 5", run_update_5, model_update_5},
+    {"merge", run_merge, model_merge},
 };
 
 /* ---- races ---- */
@@ -332,16 +365,17 @@ static void two_writers_end_as_the_matrix_says(void **state)
     (void)state;
     /* ours (rows) over theirs (columns): + goes on top, - is aborted; in the order above */
     static const char *const expected[] = {
-        "+++++-++-+", /* append */
-        "+-++--+--+", /* delete 3 */
-        "++-+--+---", /* delete 5 */
-        "+++---+--+", /* delete 12 */
-        "+-----+---", /* compact */
-        "++++++++++", /* restore */
-        "+++++----+", /* drop */
-        "----------", /* add */
-        "++++++++-+", /* overwrite */
-        "++-+--+---", /* update 5 */
+        "+++++-++-++", /* append */
+        "+-++--+--++", /* delete 3 */
+        "++-+--+----", /* delete 5 */
+        "+++---+--++", /* delete 12 */
+        "+-----+----", /* compact */
+        "+++++++++++", /* restore */
+        "+++++----++", /* drop */
+        "-----------", /* add */
+        "++++++++-++", /* overwrite */
+        "++-+--+----", /* update 5 */
+        "-+-+--+----", /* merge */
     };
     for (size_t ours = 0; ours < BASE_ARRAY_LEN(operations); ours++) {
         for (size_t theirs = 0; theirs < BASE_ARRAY_LEN(operations); theirs++) {
@@ -417,6 +451,7 @@ static const struct operation failing[] = {
     {"add", run_add, model_add},
     {"overwrite", run_overwrite, model_overwrite},
     {"update 5", run_update_5, model_update_5},
+    {"merge", run_merge, model_merge},
     {"cleanup", clean_up, model_same},
     {"tags", tag_and_untag, model_same},
 };
