@@ -110,3 +110,16 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path):
     assert "UNIMPLEMENTED" in refusal(tmp_path / "legacy") and "storage version 0.1" in refusal(tmp_path / "legacy")
     lance.write_dataset(table, str(tmp_path / "next"), data_storage_version="next")
     assert "UNIMPLEMENTED" in refusal(tmp_path / "next") and "storage version 2.3" in refusal(tmp_path / "next")
+
+
+def test_more_blobs_than_memory_are_scanned(tmp_path):
+    """160 MiB of blobs by a process that may not have 140 MiB of addresses."""
+    import lance
+    from lance.blob import blob_array, blob_field
+
+    table = pa.table([blob_array([bytes(1 << 20)] * 160)], schema=pa.schema([blob_field("b")]))
+    lance.write_dataset(table, str(tmp_path / "t"), data_storage_version="2.2")
+    done = subprocess.run(["bash", "-c", 'ulimit -v 143360 && exec "$0" time "$1"', TOOL, tmp_path / "t"],
+                          capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.startswith(b"160 rows"), done.stdout
