@@ -117,23 +117,35 @@ static int serve_until_signal(const struct cli_options *options, struct cli_serv
     return CLI_EXIT_OK;
 }
 
+/* Reads options that are all addresses, named in the order of `addresses`. CLI_EXIT_OK to go on,
+ * the exit code when there is an end of it in *stop. */
+static int read_addresses(struct cli_options *options, const struct cli_command *command,
+                          const char *const *names, const char **const *addresses, int argc,
+                          char **argv, bool *stop)
+{
+    const char *value = NULL;
+    int index = 0;
+    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
+        *stop = which < 0;
+        if (which == CLI_ARGUMENT)
+            return cli_usage_error(command, "unexpected argument %s", value);
+        if (which < 0)
+            return cli_stop(command, which);
+        *addresses[which] = value;
+    }
+    return CLI_EXIT_OK;
+}
+
 static int run_up(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"listen=", "meta-listen=", NULL};
     const char *query_address = CLI_DEFAULT_QUERY_ADDR;
     const char *meta_address = "127.0.0.1:0";
-    const char *value = NULL;
-    int index = 0;
-    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
-        if (which == 0)
-            query_address = value;
-        else if (which == 1)
-            meta_address = value;
-        else if (which == CLI_ARGUMENT)
-            return cli_usage_error(&cli_up, "unexpected argument %s", value);
-        else
-            return cli_stop(&cli_up, which);
-    }
+    const char **const addresses[] = {&query_address, &meta_address};
+    bool stop = false;
+    int code = read_addresses(options, &cli_up, names, addresses, argc, argv, &stop);
+    if (stop)
+        return code;
     struct cli_servers servers = {0};
     struct lake_error error = {0};
     sigset_t signals;
@@ -152,16 +164,11 @@ static int run_meta(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"listen=", NULL};
     const char *address = CLI_DEFAULT_META_ADDR;
-    const char *value = NULL;
-    int index = 0;
-    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
-        if (which == 0)
-            address = value;
-        else if (which == CLI_ARGUMENT)
-            return cli_usage_error(&cli_meta, "unexpected argument %s", value);
-        else
-            return cli_stop(&cli_meta, which);
-    }
+    const char **const addresses[] = {&address};
+    bool stop = false;
+    int code = read_addresses(options, &cli_meta, names, addresses, argc, argv, &stop);
+    if (stop)
+        return code;
     struct cli_servers servers = {0};
     struct meta_options meta;
     struct lake_error error = {0};
@@ -195,18 +202,11 @@ static int run_query(struct cli_options *options, int argc, char **argv)
     static const char *const names[] = {"listen=", "meta=", NULL};
     const char *address = CLI_DEFAULT_QUERY_ADDR;
     const char *meta_address = CLI_DEFAULT_META_ADDR;
-    const char *value = NULL;
-    int index = 0;
-    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
-        if (which == 0)
-            address = value;
-        else if (which == 1)
-            meta_address = value;
-        else if (which == CLI_ARGUMENT)
-            return cli_usage_error(&cli_query, "unexpected argument %s", value);
-        else
-            return cli_stop(&cli_query, which);
-    }
+    const char **const addresses[] = {&address, &meta_address};
+    bool stop = false;
+    int code = read_addresses(options, &cli_query, names, addresses, argc, argv, &stop);
+    if (stop)
+        return code;
     struct cli_servers servers = {0};
     struct query_options query;
     struct lake_error error = {0};

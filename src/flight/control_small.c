@@ -116,22 +116,13 @@ lake_status flight_cancel_result_encode(enum flight_cancel_status status, struct
 lake_status flight_cancel_result_decode(struct lake_bytes bytes, enum flight_cancel_status *out,
                                         struct lake_error *err)
 {
-    struct base_cursor cursor = base_cursor_of(bytes);
     uint64_t value = 0;
-    uint32_t field;
-    uint32_t wire_type;
-    bool good = true;
-    while (good && base_cursor_left(&cursor) > 0) {
-        good = base_cursor_tag(&cursor, &field, &wire_type) &&
-               (field == 1 && wire_type == 0 ? base_cursor_varint(&cursor, &value)
-                                             : base_cursor_skip_field(&cursor, wire_type));
+    lake_status status =
+        message_number(bytes, "CancelFlightInfoResult", FLIGHT_CANCEL_NOT_CANCELLABLE, &value, err);
+    if (status == LAKE_OK) {
+        *out = (enum flight_cancel_status)value;
     }
-    if (!good || value > FLIGHT_CANCEL_NOT_CANCELLABLE) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "%zu bytes are not a valid CancelFlightInfoResult message", bytes.size);
-    }
-    *out = (enum flight_cancel_status)value;
-    return LAKE_OK;
+    return status;
 }
 
 lake_status flight_close_session_result_encode(enum flight_close_session_status status,

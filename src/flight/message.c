@@ -100,3 +100,24 @@ lake_status message_text_list(const ProtobufCBinaryData *items, size_t count, co
     *out = list;
     return status;
 }
+
+lake_status message_number(struct lake_bytes bytes, const char *name, uint64_t most, uint64_t *out,
+                           struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(bytes);
+    uint64_t value = 0;
+    uint32_t field;
+    uint32_t wire_type;
+    bool good = true;
+    while (good && base_cursor_left(&cursor) > 0) {
+        good = base_cursor_tag(&cursor, &field, &wire_type) &&
+               (field == 1 && wire_type == 0 ? base_cursor_varint(&cursor, &value)
+                                             : base_cursor_skip_field(&cursor, wire_type));
+    }
+    if (!good || value > most) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "%zu bytes are not a valid %s message",
+                         bytes.size, name);
+    }
+    *out = value;
+    return LAKE_OK;
+}

@@ -24,6 +24,11 @@ lake_status message_text_list(const ProtobufCBinaryData *items, size_t count, co
                               struct base_arena *arena, const struct lake_str **out,
                               struct lake_error *err);
 
+/* A message whose only field is number 1, an integer; 0 when it is not there. INVALID_ARGUMENT
+ * names the message when it is malformed or the number is above `most`. */
+lake_status message_number(struct lake_bytes bytes, const char *name, uint64_t most, uint64_t *out,
+                           struct lake_error *err);
+
 static inline struct lake_bytes message_bytes(ProtobufCBinaryData data)
 {
     return (struct lake_bytes){data.data, data.len};

@@ -636,22 +636,12 @@ lake_status flight_sql_update_result_encode(int64_t record_count, struct base_bu
 lake_status flight_sql_update_result_decode(struct lake_bytes bytes, int64_t *record_count,
                                             struct lake_error *err)
 {
-    struct base_cursor cursor = base_cursor_of(bytes);
     uint64_t value = 0;
-    uint32_t field;
-    uint32_t wire_type;
-    bool good = true;
-    while (good && base_cursor_left(&cursor) > 0) {
-        good = base_cursor_tag(&cursor, &field, &wire_type) &&
-               (field == 1 && wire_type == 0 ? base_cursor_varint(&cursor, &value)
-                                             : base_cursor_skip_field(&cursor, wire_type));
+    lake_status status = message_number(bytes, "DoPutUpdateResult", UINT64_MAX, &value, err);
+    if (status == LAKE_OK) {
+        *record_count = (int64_t)value;
     }
-    if (!good) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "%zu bytes are not a valid DoPutUpdateResult message", bytes.size);
-    }
-    *record_count = (int64_t)value;
-    return LAKE_OK;
+    return status;
 }
 
 lake_status flight_sql_prepared_put_result_encode(struct lake_bytes handle, struct base_buffer *out,
