@@ -399,6 +399,14 @@ lake_status lance_tag_delete(struct storage_store *root, const char *tag, struct
 lake_status lance_tags_list(struct storage_store *root, struct lance_tag **out, size_t *count,
                             struct lake_error *err);
 
+/* ---- branches ---- */
+
+/* A branch begins as `version` of `parent` (NULL: main; version 0: the newest) and is a dataset of
+ * its own from there, opened by lance_dataset_open_with; no data is copied. ALREADY_EXISTS,
+ * INVALID_ARGUMENT by name; FAILED_PRECONDITION when files of another dataset lie in its place. */
+lake_status lance_branch_create(struct storage_store *root, const char *branch, const char *parent,
+                                uint64_t version, struct lake_error *err);
+
 /* ---- cleaning up ---- */
 
 struct lance_cleanup_options {

@@ -579,6 +579,20 @@ static void start(struct builder *builder)
     builder->next_fragment_id = next_fragment_id(&next->pb);
 }
 
+void lance_next_manifest_finish(struct lance_next_manifest *next)
+{
+    LancePb__Manifest *pb = &next->pb;
+    set_flags(pb);
+    set_timestamp(&next->timestamp, pb->timestamp);
+    pb->timestamp = &next->timestamp;
+    lance_pb__writer_version__init(&next->writer);
+    next->writer.has_library = true;
+    next->writer.library = lance_pb_text("lake");
+    next->writer.has_version = true;
+    next->writer.version = lance_pb_text(LAKE_VERSION);
+    pb->writer_version = &next->writer;
+}
+
 lake_status lance_next_manifest_build(struct storage_store *store,
                                       const struct lance_manifest *current,
                                       const LancePb__Transaction *transaction,
@@ -601,15 +615,7 @@ lake_status lance_next_manifest_build(struct storage_store *store,
         pb->has_max_fragment_id = true;
         pb->max_fragment_id = (uint32_t)(builder.next_fragment_id - 1);
     }
-    set_flags(pb);
-    set_timestamp(&out->timestamp, pb->timestamp);
-    pb->timestamp = &out->timestamp;
-    lance_pb__writer_version__init(&out->writer);
-    out->writer.has_library = true;
-    out->writer.library = lance_pb_text("lake");
-    out->writer.has_version = true;
-    out->writer.version = lance_pb_text(LAKE_VERSION);
-    pb->writer_version = &out->writer;
+    lance_next_manifest_finish(out);
     return LAKE_OK;
 }
 

@@ -399,6 +399,8 @@ lake_status lance_next_manifest_build(struct storage_store *store,
                                       const LancePb__Transaction *transaction,
                                       const char *storage_version, struct base_arena *arena,
                                       struct lance_next_manifest *out, struct lake_error *err);
+/* Flags, time and writer: what every manifest says last. */
+void lance_next_manifest_finish(struct lance_next_manifest *next);
 void lance_next_manifest_fini(struct lance_next_manifest *next);
 
 /* ---- commit.c ---- */

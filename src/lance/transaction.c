@@ -66,7 +66,8 @@ uint32_t lance_transaction_operation(const LancePb__Transaction *transaction)
                  {transaction->update, LANCE_OP_UPDATE},
                  {transaction->project, LANCE_OP_PROJECT},
                  {transaction->update_config, LANCE_OP_UPDATE_CONFIG},
-                 {transaction->data_replacement, LANCE_OP_DATA_REPLACEMENT}};
+                 {transaction->data_replacement, LANCE_OP_DATA_REPLACEMENT},
+                 {transaction->clone, LANCE_OP_CLONE}};
     for (size_t i = 0; i < BASE_ARRAY_LEN(known); i++) {
         if (known[i].message != NULL) {
             return known[i].operation;

@@ -685,3 +685,38 @@ def test_case_L09_upserts_of_the_same_keys_at_once_leave_one_row_a_key(path):
     assert all(line.startswith(b"ABORTED") for line in failures.splitlines())
     ids = assert_agree(path)["id"].to_pylist()
     assert sorted(ids) == sorted(set(ids)) and set(ids) <= {0, 1, 2, 3, 4, 5, 100, 101, 102}
+
+
+# ---- branches -----------------------------------------------------------------------------------
+
+
+def test_branches_are_those_of_pylance(path):
+    lake_write(sample(0, 30), path)
+    lake_change("delete", path, "--where", "id", "<", 5)
+    lance.dataset(str(path)).create_scalar_index("id", "BTREE")
+    done = run_change("branch", path, "dev/x", 0)
+    assert done.returncode == 0, done.stderr
+    lake_write(sample(30, 5), path, append=True)
+    dataset = lance.dataset(str(path))
+    assert dataset.branches.list()["dev/x"]["parent_version"] == 3
+    branch = dataset.checkout_version(("dev/x", None))
+    assert branch.version == 3 and branch.to_table()["id"].to_pylist() == list(range(5, 30))
+    assert branch.to_table(filter="id = 20").num_rows == 1
+    tree = path / "tree" / "dev" / "x"
+    lance.write_dataset(sample(50, 5), str(tree), mode="append")
+    assert run_change("branch", path, "next", 0, "dev/x").returncode == 0
+    lake_write(sample(60, 1), tree, append=True)
+    branch = lance.dataset(str(path)).checkout_version(("dev/x", None))
+    assert branch.to_table()["id"].to_pylist() == [*range(5, 30), *range(50, 55), 60]
+    following = lance.dataset(str(path)).checkout_version(("next", None))
+    assert following.to_table()["id"].to_pylist() == [*range(5, 30), *range(50, 55)]
+    read = run_tool("cat", path, "--branch", "dev/x")
+    assert pa.ipc.open_stream(read.stdout).read_all()["id"].to_pylist() == [*range(5, 30), *range(50, 55), 60]
+    assert assert_agree(path)["id"].to_pylist() == list(range(5, 35))
+    for words, code in ((("main", 1), b"INVALID_ARGUMENT"), (("dev/x", 1), b"ALREADY_EXISTS"), (("y", 9), b"NOT_FOUND")):
+        done = run_change("branch", path, *words)
+        assert done.returncode == 1 and code in done.stderr, words
+    done = run_change("branch", path, "late", 1, env={"LAKE_FAULT": "lance.branch.after_manifest:1:kill"})
+    assert done.returncode == -signal.SIGKILL and "late" not in dataset.branches.list()
+    assert run_change("branch", path, "late", 1).returncode == 0
+    assert lance.dataset(str(path)).checkout_version(("late", None)).count_rows() == 30

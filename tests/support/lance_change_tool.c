@@ -10,6 +10,7 @@
  *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N]
  *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
  *   lance_change_tool cleanup PATH OLDER_THAN_MS GRACE_MS [RETAIN [DRY]]
+ *   lance_change_tool branch PATH NAME VERSION [PARENT]
  *   lance_change_tool tag PATH NAME VERSION | retag PATH NAME VERSION | untag PATH NAME | tags PATH
  *
  * OP: = != < <= > >= null notnull (the last two with any VALUE). --base begins from version N, as a
@@ -323,6 +324,14 @@ static lake_status cleanup(const struct arguments *arguments, struct lance_datas
     return status;
 }
 
+static lake_status branch(const struct arguments *arguments, struct lance_dataset *dataset,
+                          struct lake_error *err)
+{
+    return lance_branch_create(lance_dataset_store(dataset), word(arguments, 0),
+                               arguments->word_count > 2 ? word(arguments, 2) : NULL,
+                               number(arguments, 1), err);
+}
+
 static lake_status tag(const struct arguments *arguments, struct lance_dataset *dataset,
                        struct lake_error *err)
 {
@@ -368,6 +377,7 @@ static const struct {
                 {"merge", merge},
                 {"compact", compact},
                 {"cleanup", cleanup},
+                {"branch", branch},
                 {"drop", drop},
                 {"rename", rename_column},
                 {"add", add},
