@@ -73,9 +73,9 @@ static bool take_text(const json_t *value, char *out, size_t capacity, bool may_
 static bool parse_parts(struct upload_checkpoint *checkpoint, const json_t *list)
 {
     size_t count = json_array_size(list);
-    if (!json_is_array(list) || count == 0 || count > STORAGE_MULTIPART_MAX_PARTS)
+    if (!json_is_array(list) || count > STORAGE_MULTIPART_MAX_PARTS)
         return false;
-    checkpoint->parts = base_calloc_array(count, sizeof(*checkpoint->parts));
+    checkpoint->parts = base_calloc_array(BASE_MAX(count, 1), sizeof(*checkpoint->parts));
     if (checkpoint->parts == NULL)
         return false;
     for (size_t i = 0; i < count; i++) {

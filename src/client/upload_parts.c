@@ -106,9 +106,13 @@ static lake_status send_part(struct upload_parts *upload, struct lake_error *err
         return lake_fail(err, LAKE_OUT_OF_RANGE,
                          "an object has at most %d parts of %zu bytes: this one is larger",
                          STORAGE_MULTIPART_MAX_PARTS, options->part_bytes);
-    if (upload->upload == NULL)
+    if (upload->upload == NULL) {
         status = storage_multipart_create(options->stage, base_str_of(upload->key),
                                           options->media_type, true, &upload->upload, err);
+        if (status == LAKE_OK && options->arrived != NULL) /* so that it can be found from now on */
+            status = options->arrived(options->context, storage_multipart_id(upload->upload), NULL,
+                                      0, err);
+    }
     if (status == LAKE_OK)
         status = storage_multipart_part_start(
             upload->upload, upload->started + 1,

@@ -21,7 +21,8 @@ struct upload_parts_options {
     const char *resume_id; /* not NULL: go on with this upload, whose `held` parts are there */
     const struct storage_part *held;
     size_t held_count;
-    /* After each part that has arrived, in source order; may be NULL. */
+    /* When the upload has begun, and after each part that has arrived, in source order; may be
+     * NULL. */
     lake_status (*arrived)(void *context, const char *upload_id, const struct storage_part *parts,
                            size_t count, struct lake_error *err);
     void *context;

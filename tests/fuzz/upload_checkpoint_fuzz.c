@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     checkpoint->lock = -1;
     if (upload_checkpoint_parse(checkpoint, (struct lake_bytes){data, size}, NULL) == LAKE_OK) {
-        if (!storage_key_valid(base_str_of(checkpoint->key)) || checkpoint->part_count == 0 ||
+        if (!storage_key_valid(base_str_of(checkpoint->key)) ||
             checkpoint->part_count > STORAGE_MULTIPART_MAX_PARTS ||
             (checkpoint->part_bytes != UPLOAD_PART_BYTES &&
              checkpoint->part_bytes != UPLOAD_CHECKPOINT_V1_PART_BYTES))

@@ -259,7 +259,7 @@ def checkpoints(directory):
 
 
 def test_an_upload_killed_between_parts_goes_on(s3, stage, large, tmp_path):
-    done = put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    done = put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
     assert done.returncode == -9
     [checkpoint] = checkpoints(tmp_path)
     text = checkpoint.read_text()
@@ -275,7 +275,7 @@ def test_an_upload_killed_between_parts_goes_on(s3, stage, large, tmp_path):
 
 
 def test_only_what_is_missing_is_sent_again(s3, stage, large, tmp_path):
-    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:4:kill")
     [upload] = uploads(s3)
     client = s3.boto3()
     listed = client.list_parts(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])["Parts"]
@@ -288,7 +288,7 @@ def test_only_what_is_missing_is_sent_again(s3, stage, large, tmp_path):
 
 
 def test_a_finished_upload_whose_checkpoint_stayed_is_found(s3, stage, large, tmp_path):
-    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:4:kill")
     [checkpoint] = checkpoints(tmp_path)
     text = checkpoint.read_bytes()
     first = put(stage, large, tmp_path)
@@ -299,7 +299,7 @@ def test_a_finished_upload_whose_checkpoint_stayed_is_found(s3, stage, large, tm
 
 
 def test_an_upload_that_somebody_aborted_begins_anew(s3, stage, large, tmp_path):
-    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
     [upload] = uploads(s3)
     s3.boto3().abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
     assert_stored(s3, put(stage, large, tmp_path), large)
@@ -310,7 +310,7 @@ def test_case_O04_a_changed_source_is_refused_and_can_be_cancelled(s3, stage, la
     source = tmp_path / "source"
     source.write_bytes(large.read_bytes())
     marks = tmp_path / "marks"
-    put(stage, source, marks, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    put(stage, source, marks, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
     [checkpoint] = checkpoints(marks)
     recorded = json.loads(checkpoint.read_text())
     info = source.stat()
@@ -328,7 +328,7 @@ def test_case_O04_a_changed_source_is_refused_and_can_be_cancelled(s3, stage, la
     assert uploads(s3) == [] and checkpoints(marks) == []
     done = stage.run("put", source, "--cancel", check=False, env=env)
     assert done.returncode != 0 and "no upload" in done.stderr
-    for damage in ("{", "[]", json.dumps({**recorded, "parts": []}),
+    for damage in ("{", "[]", json.dumps({**recorded, "parts": [[]]}),
                    json.dumps({**recorded, "key": "../x"}), json.dumps({**recorded, "format": 1}),
                    json.dumps({**recorded, "part_bytes": 8 * MIB})):
         checkpoint.write_text(damage)
@@ -347,7 +347,7 @@ def test_parts_of_5_mib_of_the_first_format_go_on_with_5_mib(s3, stage, tmp_path
     # A checkpoint to learn its name and stage from; its upload is replaced by one of small parts.
     large = tmp_path / "large"
     large.write_bytes(bytes(PART + 1))
-    put(stage, large, marks, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    put(stage, large, marks, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
     [checkpoint] = checkpoints(marks)
     recorded = json.loads(checkpoint.read_text())
     checkpoint.unlink()
@@ -375,7 +375,7 @@ def test_parts_of_5_mib_of_the_first_format_go_on_with_5_mib(s3, stage, tmp_path
 
 
 def test_two_processes_do_not_resume_one_upload(s3, stage, large, tmp_path):
-    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:2:kill")
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
     with open(next(tmp_path.glob("*.lock")), "r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = put(stage, large, tmp_path, check=False)
