@@ -10,6 +10,13 @@
 #define ROWS 100000
 
 /* `version`: what the file's name would say; the corpus has 1 to 3. */
+static lake_status see(void *context, const char *key, bool elsewhere, struct lake_error *err)
+{
+    (void)context;
+    (void)elsewhere;
+    return key[0] == '\0' ? lake_fail(err, LAKE_DATA_LOSS, "no key") : LAKE_OK;
+}
+
 static void try_manifest(struct lake_bytes bytes, uint64_t version)
 {
     struct lance_manifest *manifest = NULL;
@@ -22,7 +29,18 @@ static void try_manifest(struct lake_bytes bytes, uint64_t version)
     (void)lance_manifest_encode(&next, manifest->index_section, manifest->transaction, &again,
                                 NULL);
     base_buffer_fini(&again);
+    const struct lance_visitor visitor = {see, NULL};
+    (void)lance_references_visit(manifest, &visitor, NULL);
     lance_manifest_unref(manifest);
+}
+
+static void try_row_ids(struct lake_bytes bytes)
+{
+    static uint64_t values[ROWS];
+    for (uint64_t count = 1; count <= ROWS; count *= 10) {
+        (void)lance_row_ids_decode(bytes, count, values, NULL);
+        (void)lance_row_versions_decode(bytes, count, values, NULL);
+    }
 }
 
 static void try_transaction(struct lake_bytes bytes)
@@ -87,6 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 2:
         try_roaring(bytes);
+        try_row_ids(bytes);
         break;
     default:
         try_sequence(bytes);
