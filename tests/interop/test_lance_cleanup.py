@@ -8,10 +8,9 @@ import signal
 import time
 
 import lance
-import pyarrow as pa
 import pytest
 from test_lance_operations import lake_change, run_change
-from test_lance_tables import assert_agree, lake_read, lake_write, sample
+from test_lance_tables import assert_agree, lake_read, lake_write, run_tool, sample
 
 FOLDERS = ("data", "_deletions", "_indices", "_transactions", "_versions")
 DAY_MS = 24 * 3600 * 1000
@@ -111,8 +110,6 @@ def test_case_L03_files_of_an_abandoned_writer_go_after_the_grace_time(path):
     lake_write(sample(0, 5), path)
     for point in ("lance.append.after_data", "lance.commit.before_manifest"):
         source = path.parent / "input.arrow"
-        from test_lance_tables import run_tool
-
         done = run_tool("write", path, source, "--append", env={"LAKE_FAULT": f"{point}:1:kill"})
         assert done.returncode == -signal.SIGKILL
     abandoned = sorted(files_of(path, "data", "_transactions"))
