@@ -77,15 +77,16 @@ static lake_status snapshot_new(LakePb__CatalogSnapshotReply *reply, struct snap
                                 struct lake_error *err)
 {
     struct snapshot *snapshot = base_calloc_array(1, sizeof(*snapshot));
+    size_t count = reply->n_tables;
     struct query_registration *tables =
-        base_calloc_array(reply->n_tables + 1, sizeof(struct query_registration));
+        base_calloc_array(count + 1, sizeof(struct query_registration));
     if (snapshot == NULL || tables == NULL) {
         base_free(snapshot);
         base_free(tables);
         lake_pb__catalog_snapshot_reply__free_unpacked(reply, NULL);
-        return base_fail_no_memory(err, reply->n_tables * sizeof(*tables));
+        return base_fail_no_memory(err, count * sizeof(*tables));
     }
-    for (size_t i = 0; i < reply->n_tables; i++) {
+    for (size_t i = 0; i < count; i++) {
         const LakePb__Registration *table = reply->tables[i];
         tables[i] = (struct query_registration){
             .namespace_name =
@@ -97,11 +98,11 @@ static lake_status snapshot_new(LakePb__CatalogSnapshotReply *reply, struct snap
             .schema_ipc = {table->schema_ipc.data, table->schema_ipc.len},
         };
     }
-    qsort(tables, reply->n_tables, sizeof(*tables), compare_registrations);
+    qsort(tables, count, sizeof(*tables), compare_registrations);
     snapshot->reply = reply;
     snapshot->registrations = tables;
     snapshot->view =
-        (struct query_snapshot){tables, reply->n_tables, view(reply->authority), reply->generation};
+        (struct query_snapshot){tables, count, view(reply->authority), reply->generation};
     atomic_init(&snapshot->references, 1);
     *out = snapshot;
     return LAKE_OK;
