@@ -170,29 +170,53 @@ static lake_status connect_to(const struct cli_options *options, const char *add
     return status;
 }
 
+/* The server that has the data directory, if it answers, one way or the other; else why not: a
+ * stale file names it, or it is stopping. */
+static bool ask_running(const struct cli_options *options, lake_client **out, lake_status *status,
+                        struct lake_error *err)
+{
+    char address[64];
+    if (!read_endpoint(options->data_dir, address))
+        return false;
+    *status = connect_to(options, address, out, err);
+    return *status != LAKE_UNAVAILABLE;
+}
+
+/* `unanswered` is what came of asking the server that should have it, if one was. */
+static lake_status fail_in_use(const struct cli_options *options,
+                               const struct lake_error *unanswered, struct lake_error *err)
+{
+    if (unanswered->code != LAKE_OK)
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "the data directory %s is in use, and the server that should have it "
+                         "does not answer: %s%s%s",
+                         options->data_dir, unanswered->message,
+                         unanswered->cause[0] == '\0' ? "" : ": ", unanswered->cause);
+    return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                     "another command is at work on the data directory %s; to share it, let `lake "
+                     "up` serve it: commands then go through that",
+                     options->data_dir);
+}
+
 lake_status cli_session_open(const struct cli_options *options, struct cli_session *out,
                              struct lake_error *err)
 {
     struct cli_session session = {0};
-    char running[64];
+    struct lake_error unanswered = {0};
     lake_status status;
     if (options->address != NULL) {
         status = connect_to(options, options->address, &session.client, err);
-    } else if (read_endpoint(options->data_dir, running) &&
-               (status = connect_to(options, running, &session.client, err)) != LAKE_UNAVAILABLE) {
-        /* The server that has the data directory answered, one way or the other. */
-    } else {
+    } else if (!ask_running(options, &session.client, &status, &unanswered)) {
         base_log_set_level(BASE_LOG_WARN);
         status = cli_servers_start(options->data_dir, "127.0.0.1:0", "127.0.0.1:0",
                                    &session.servers, err);
         session.embedded = status == LAKE_OK;
         if (status == LAKE_FAILED_PRECONDITION)
-            status = lake_fail(err, status,
-                               "another command is at work on the data directory %s; to share it, "
-                               "let `lake up` serve it: commands then go through that",
-                               options->data_dir);
+            status = fail_in_use(options, &unanswered, err);
         if (status == LAKE_OK)
             status = connect_to(options, session.servers.query_address, &session.client, err);
+    } else if (status != LAKE_OK && err != NULL) {
+        *err = unanswered;
     }
     if (status != LAKE_OK) {
         cli_session_close(&session);
