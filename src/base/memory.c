@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void *base_alloc(size_t size_bytes)
 {
@@ -121,10 +120,5 @@ void base_memory_tune(void)
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024); /* above: the system's, at once */
     (void)mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
-    /* As many arenas as by default, but counted here: else some malloc counts processors by reading
-     * /sys and leaves ENOENT in errno where that is not mounted. gRPC looks at errno after a malloc
-     * that follows its connect. */
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    (void)mallopt(M_ARENA_MAX, (int)(8 * BASE_MAX(processors, 1)));
 #endif
 }
