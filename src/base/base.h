@@ -68,6 +68,8 @@ bool base_str_equal(struct lake_str a, struct lake_str b);
 bool base_str_equal_c(struct lake_str a, const char *b);
 bool base_str_has_prefix(struct lake_str s, const char *prefix);
 bool base_str_has_suffix(struct lake_str s, const char *suffix);
+/* Without blanks and tabs at both ends, and the CR of a line that ends in CR LF. */
+struct lake_str base_str_trim(struct lake_str s);
 bool base_bytes_equal(struct lake_bytes a, struct lake_bytes b);
 bool base_utf8_valid(struct lake_str s);
 /* Decimal, all of `s`, no sign, no blanks; false on anything else or overflow. */

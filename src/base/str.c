@@ -44,6 +44,16 @@ bool base_str_has_suffix(struct lake_str s, const char *suffix)
     return size == 0 || (s.size >= size && same_bytes(s.data + (s.size - size), suffix, size));
 }
 
+struct lake_str base_str_trim(struct lake_str s)
+{
+    while (s.size > 0 && (s.data[0] == ' ' || s.data[0] == '\t'))
+        s = (struct lake_str){s.data + 1, s.size - 1};
+    while (s.size > 0 &&
+           (s.data[s.size - 1] == ' ' || s.data[s.size - 1] == '\t' || s.data[s.size - 1] == '\r'))
+        s.size--;
+    return s;
+}
+
 bool base_bytes_equal(struct lake_bytes a, struct lake_bytes b)
 {
     return a.size == b.size && same_bytes(a.data, b.data, a.size);

@@ -5,8 +5,6 @@
 #include <sql/sql.h>
 #include <string.h>
 
-#define MAX_COLUMNS  10000
-#define MAX_TAKE     (1u << 20)
 #define TAKEN_SCHEMA "lance"
 #define TAKEN_TABLE  "dataset"
 

@@ -134,40 +134,39 @@ static lake_status change_fragments(struct builder *builder, struct change *chan
     return status;
 }
 
-static lake_status apply_delete(struct builder *builder, const LancePb__DeleteOperation *op,
-                                struct lake_error *err)
+/* Fragments in a new form and fragments that go, beside new ones: what deletes and updates say. */
+static lake_status replace_fragments(struct builder *builder, LancePb__DataFragment *const *updated,
+                                     size_t updated_count, const uint64_t *removed_ids,
+                                     size_t removed_count, LancePb__DataFragment **added,
+                                     size_t added_count, struct lake_error *err)
 {
-    size_t count = op->n_updated_fragments + op->n_deleted_fragment_ids;
-    struct change *changes = changes_new(builder, count);
+    struct change *changes = changes_new(builder, updated_count + removed_count);
     if (changes == NULL) {
         return no_memory(err);
     }
-    for (size_t i = 0; i < op->n_updated_fragments; i++) {
-        changes[i] = (struct change){.id = op->updated_fragments[i]->id,
-                                     .updated = op->updated_fragments[i]};
+    for (size_t i = 0; i < updated_count; i++) {
+        changes[i] = (struct change){.id = updated[i]->id, .updated = updated[i]};
     }
-    for (size_t i = 0; i < op->n_deleted_fragment_ids; i++) {
-        changes[op->n_updated_fragments + i].id = op->deleted_fragment_ids[i];
+    for (size_t i = 0; i < removed_count; i++) {
+        changes[updated_count + i].id = removed_ids[i];
     }
-    return change_fragments(builder, changes, count, NULL, 0, err);
+    return change_fragments(builder, changes, updated_count + removed_count, added, added_count,
+                            err);
+}
+
+static lake_status apply_delete(struct builder *builder, const LancePb__DeleteOperation *op,
+                                struct lake_error *err)
+{
+    return replace_fragments(builder, op->updated_fragments, op->n_updated_fragments,
+                             op->deleted_fragment_ids, op->n_deleted_fragment_ids, NULL, 0, err);
 }
 
 static lake_status apply_update(struct builder *builder, const LancePb__UpdateOperation *op,
                                 struct lake_error *err)
 {
-    size_t count = op->n_updated_fragments + op->n_removed_fragment_ids;
-    struct change *changes = changes_new(builder, count);
-    if (changes == NULL) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < op->n_updated_fragments; i++) {
-        changes[i] = (struct change){.id = op->updated_fragments[i]->id,
-                                     .updated = op->updated_fragments[i]};
-    }
-    for (size_t i = 0; i < op->n_removed_fragment_ids; i++) {
-        changes[op->n_updated_fragments + i].id = op->removed_fragment_ids[i];
-    }
-    return change_fragments(builder, changes, count, op->new_fragments, op->n_new_fragments, err);
+    return replace_fragments(builder, op->updated_fragments, op->n_updated_fragments,
+                             op->removed_fragment_ids, op->n_removed_fragment_ids,
+                             op->new_fragments, op->n_new_fragments, err);
 }
 
 /* ---- indices ---- */

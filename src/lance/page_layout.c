@@ -1,5 +1,7 @@
 #include "page_layout.h"
 
+#include "wire.h"
+
 bool lance_layer_is_list(uint8_t layer)
 {
     return layer == LANCE_ALL_VALID_LIST || (layer >= LANCE_NULLABLE_LIST && layer <= 6);
@@ -40,36 +42,9 @@ const char *lance_encoding_name(enum lance_encoding_kind kind)
 
 /* ---- parsing ---- */
 
-/* One protobuf field: either a number or bytes, by its wire type. */
-struct wire_field {
-    uint32_t number;
-    uint32_t wire_type;
-    uint64_t value;
-    struct lake_bytes bytes;
-};
-
 static lake_status broken(struct lake_error *err)
 {
     return lake_fail(err, LAKE_DATA_LOSS, "the page's encoding is not a valid protobuf message");
-}
-
-/* False at the end of the message or when it is broken (then *failed). */
-static bool next_field(struct base_cursor *cursor, struct wire_field *out, bool *failed)
-{
-    *failed = false;
-    if (base_cursor_left(cursor) == 0)
-        return false;
-    *out = (struct wire_field){0};
-    *failed = !base_cursor_tag(cursor, &out->number, &out->wire_type);
-    if (*failed)
-        return false;
-    if (out->wire_type == 0)
-        *failed = !base_cursor_varint(cursor, &out->value);
-    else if (out->wire_type == 2)
-        *failed = !base_cursor_length_delimited(cursor, &out->bytes);
-    else
-        *failed = !base_cursor_skip_field(cursor, out->wire_type);
-    return !*failed;
 }
 
 static lake_status parse_encoding(struct lake_bytes message, unsigned depth,
@@ -80,16 +55,16 @@ static lake_status parse_compression(struct lake_bytes message, struct lance_enc
                                      struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         if (field.number == 1)
             node->scheme = (uint32_t)field.value;
     }
     return failed ? broken(err) : LAKE_OK;
 }
 
-static lake_status parse_member_bits(const struct wire_field *field, struct base_arena *arena,
+static lake_status parse_member_bits(const struct lance_wire_field *field, struct base_arena *arena,
                                      struct lance_encoding *node, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(field->bytes);
@@ -119,9 +94,9 @@ static lake_status parse_member(struct lake_bytes message, unsigned depth, struc
                                 struct lance_packed_member *out, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         lake_status status = LAKE_OK;
         if (field.number == 1 && field.wire_type == 2)
             status = parse_encoding(field.bytes, depth + 1, arena, &out->value, err);
@@ -144,10 +119,10 @@ static lake_status parse_members(struct lake_bytes message, unsigned depth,
                                  struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message), counter = cursor;
-    struct wire_field field;
+    struct lance_wire_field field;
     size_t count = 0;
     bool failed;
-    while (next_field(&counter, &field, &failed))
+    while (lance_wire_next(&counter, &field, &failed))
         count += field.number == 1 && field.wire_type == 2;
     if (failed)
         return broken(err);
@@ -157,7 +132,7 @@ static lake_status parse_members(struct lake_bytes message, unsigned depth,
     node->members = base_arena_calloc_array(arena, count + 1, sizeof(*node->members));
     if (node->members == NULL)
         return base_fail_no_memory(err, count * sizeof(*node->members));
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         if (field.number != 1 || field.wire_type != 2)
             continue;
         lake_status status =
@@ -200,7 +175,7 @@ static uint32_t lengths_field(enum lance_encoding_kind kind)
 }
 
 /* The fields that are neither `values` nor `lengths`. */
-static lake_status parse_own_field(const struct wire_field *field, struct base_arena *arena,
+static lake_status parse_own_field(const struct lance_wire_field *field, struct base_arena *arena,
                                    struct lance_encoding *node, struct lake_error *err)
 {
     switch (node->kind) {
@@ -243,11 +218,11 @@ static lake_status parse_codec(struct lake_bytes message, unsigned depth, struct
                                struct lance_encoding *node, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     if (node->kind == LANCE_ENCODING_VARIABLE_PACKED_STRUCT)
         return parse_members(message, depth, arena, node, err);
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         lake_status status;
         if (field.wire_type == 2 && field.number == values_field(node->kind))
             status = parse_encoding(field.bytes, depth + 1, arena, &node->values, err);
@@ -267,12 +242,12 @@ static lake_status parse_encoding(struct lake_bytes message, unsigned depth,
 {
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_encoding *node = NULL;
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     if (depth > LANCE_MAX_ENCODING_DEPTH)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "encodings are nested deeper than %d",
                          LANCE_MAX_ENCODING_DEPTH);
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         if (field.wire_type != 2 || field.number < LANCE_ENCODING_FLAT ||
             field.number > LANCE_ENCODING_VARIABLE_PACKED_STRUCT)
             return lake_fail(err, LAKE_UNIMPLEMENTED, "unknown encoding number %u", field.number);
@@ -304,7 +279,7 @@ static lake_status add_layer(struct lance_page_layout *out, uint64_t layer, stru
     return LAKE_OK;
 }
 
-static lake_status parse_layers(const struct wire_field *field, struct lance_page_layout *out,
+static lake_status parse_layers(const struct lance_wire_field *field, struct lance_page_layout *out,
                                 struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(field->bytes);
@@ -321,8 +296,9 @@ static lake_status parse_layers(const struct wire_field *field, struct lance_pag
     return LAKE_OK;
 }
 
-static lake_status parse_mini_block_field(const struct wire_field *field, struct base_arena *arena,
-                                          struct lance_page_layout *out, struct lake_error *err)
+static lake_status parse_mini_block_field(const struct lance_wire_field *field,
+                                          struct base_arena *arena, struct lance_page_layout *out,
+                                          struct lake_error *err)
 {
     switch (field->number) {
     case 1:
@@ -355,8 +331,9 @@ static lake_status parse_mini_block_field(const struct wire_field *field, struct
     }
 }
 
-static lake_status parse_constant_field(const struct wire_field *field, struct base_arena *arena,
-                                        struct lance_page_layout *out, struct lake_error *err)
+static lake_status parse_constant_field(const struct lance_wire_field *field,
+                                        struct base_arena *arena, struct lance_page_layout *out,
+                                        struct lake_error *err)
 {
     switch (field->number) {
     case 5:
@@ -380,8 +357,9 @@ static lake_status parse_constant_field(const struct wire_field *field, struct b
     }
 }
 
-static lake_status parse_full_zip_field(const struct wire_field *field, struct base_arena *arena,
-                                        struct lance_page_layout *out, struct lake_error *err)
+static lake_status parse_full_zip_field(const struct lance_wire_field *field,
+                                        struct base_arena *arena, struct lance_page_layout *out,
+                                        struct lake_error *err)
 {
     switch (field->number) {
     case 1:
@@ -415,14 +393,14 @@ static lake_status parse_layout(struct lake_bytes message, bool may_be_blob,
                                 struct base_arena *arena, struct lance_page_layout *out,
                                 struct lake_error *err);
 
-static lake_status parse_layout_kind(const struct wire_field *outer, struct base_arena *arena,
+static lake_status parse_layout_kind(const struct lance_wire_field *outer, struct base_arena *arena,
                                      struct lance_page_layout *out, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(outer->bytes);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     out->kind = (enum lance_layout_kind)outer->number;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         lake_status status = LAKE_OK;
         if (field.wire_type == 0 || field.wire_type == 2) {
             if (out->kind == LANCE_MINI_BLOCK)
@@ -443,10 +421,10 @@ static lake_status parse_blob(struct lake_bytes message, struct base_arena *aren
                               struct lance_page_layout *out, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     out->kind = LANCE_BLOB_PAGE;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         lake_status status = LAKE_OK;
         if (field.number == 1 && field.wire_type == 2) {
             struct lance_page_layout *inner = base_arena_calloc_array(arena, 1, sizeof(*inner));
@@ -474,9 +452,9 @@ static lake_status parse_layout(struct lake_bytes message, bool may_be_blob,
 {
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_page_layout layout = {0};
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         bool blob = field.number == LANCE_BLOB_PAGE && may_be_blob;
         if (field.wire_type != 2 || field.number < LANCE_MINI_BLOCK ||
             (field.number > LANCE_FULL_ZIP && !blob))

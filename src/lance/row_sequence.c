@@ -1,6 +1,7 @@
 #include "row_sequence.h"
 
 #include "table.h"
+#include "wire.h"
 
 enum segment_kind { /* the numbers are those of the oneof U64Segment */
     SEGMENT_RANGE = 1,
@@ -31,47 +32,21 @@ static lake_status broken(struct lake_error *err)
     return lake_fail(err, LAKE_DATA_LOSS, "a sequence of row ids is damaged");
 }
 
-/* One protobuf field: either a number or bytes, by its wire type; false at the end. */
-struct wire_field {
-    uint32_t number;
-    uint32_t wire_type;
-    uint64_t value;
-    struct lake_bytes bytes;
-};
-
-static bool next_field(struct base_cursor *cursor, struct wire_field *out, bool *failed)
-{
-    *failed = false;
-    if (base_cursor_left(cursor) == 0) {
-        return false;
-    }
-    *out = (struct wire_field){0};
-    *failed = !base_cursor_tag(cursor, &out->number, &out->wire_type);
-    if (!*failed && out->wire_type == 0) {
-        *failed = !base_cursor_varint(cursor, &out->value);
-    } else if (!*failed && out->wire_type == 2) {
-        *failed = !base_cursor_length_delimited(cursor, &out->bytes);
-    } else if (!*failed) {
-        *failed = !base_cursor_skip_field(cursor, out->wire_type);
-    }
-    return !*failed;
-}
-
 /* ---- segments ---- */
 
 /* EncodedU64Array: 1 {1 base, 2 u16 offsets} | 2 {1 base, 2 u32 offsets} | 3 {2 u64 numbers} */
 static bool parse_array(struct lake_bytes message, struct encoded_array *out)
 {
     struct base_cursor outer = base_cursor_of(message);
-    struct wire_field form, field;
+    struct lance_wire_field form, field;
     bool failed;
-    while (next_field(&outer, &form, &failed)) {
+    while (lance_wire_next(&outer, &form, &failed)) {
         if (form.wire_type != 2 || form.number < 1 || form.number > 3) {
             return false;
         }
         struct base_cursor inner = base_cursor_of(form.bytes);
         *out = (struct encoded_array){.width = (size_t)1 << form.number};
-        while (next_field(&inner, &field, &failed)) {
+        while (lance_wire_next(&inner, &field, &failed)) {
             if (field.number == 1 && field.wire_type == 0) {
                 out->base = field.value;
             } else if (field.number == 2 && field.wire_type == 2) {
@@ -95,13 +70,13 @@ static uint64_t array_at(const struct encoded_array *array, uint64_t i)
     return array->width == 4 ? array->base + base_load_u32le(at) : base_load_u64le(at);
 }
 
-static bool parse_range(const struct wire_field *outer, struct segment *out)
+static bool parse_range(const struct lance_wire_field *outer, struct segment *out)
 {
     struct base_cursor cursor = base_cursor_of(outer->bytes);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     bool good = true;
-    while (good && next_field(&cursor, &field, &failed)) {
+    while (good && lance_wire_next(&cursor, &field, &failed)) {
         if (field.number == 1 && field.wire_type == 0) {
             out->start = field.value;
         } else if (field.number == 2 && field.wire_type == 0) {
@@ -120,11 +95,11 @@ static bool parse_range(const struct wire_field *outer, struct segment *out)
 static bool parse_segment(struct lake_bytes message, struct segment *out)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     bool good = false;
     *out = (struct segment){.kind = SEGMENT_RANGE};
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         if (field.wire_type != 2 || field.number < SEGMENT_RANGE || field.number > SEGMENT_ARRAY) {
             return false;
         }
@@ -281,9 +256,9 @@ lake_status lance_row_ids_read(struct lake_bytes sequence, uint64_t start, uint6
 {
     struct base_cursor cursor = base_cursor_of(sequence);
     struct reading reading = {start, count, out};
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed = false;
-    while (reading.count > 0 && next_field(&cursor, &field, &failed)) {
+    while (reading.count > 0 && lance_wire_next(&cursor, &field, &failed)) {
         struct segment segment;
         uint64_t skip;
         if (field.number != 1 || field.wire_type != 2) {
@@ -304,10 +279,10 @@ static bool parse_run(struct lake_bytes message, uint64_t *count, uint64_t *vers
 {
     struct base_cursor cursor = base_cursor_of(message);
     struct segment segment;
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     *count = *version = 0;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next(&cursor, &field, &failed)) {
         if (field.number == 1 && field.wire_type == 2) {
             if (!parse_segment(field.bytes, &segment)) {
                 return false;
@@ -325,9 +300,9 @@ lake_status lance_row_versions_read(struct lake_bytes sequence, uint64_t start, 
 {
     struct base_cursor cursor = base_cursor_of(sequence);
     struct reading reading = {start, count, out};
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed = false;
-    while (reading.count > 0 && next_field(&cursor, &field, &failed)) {
+    while (reading.count > 0 && lance_wire_next(&cursor, &field, &failed)) {
         uint64_t there, version, skip;
         if (field.number != 1 || field.wire_type != 2) {
             continue;

@@ -1,42 +1,20 @@
 #include "v20_encoding.h"
 
 #include "page_layout.h"
+#include "wire.h"
 
 #include <string.h>
-
-/* One protobuf field: either a number or bytes, by its wire type. */
-struct wire_field {
-    uint32_t number;
-    bool is_bytes;
-    uint64_t value;
-    struct lake_bytes bytes;
-};
 
 static lake_status broken(struct lake_error *err)
 {
     return lake_fail(err, LAKE_DATA_LOSS, "the page's encoding is not a valid protobuf message");
 }
 
-/* False at the end of the message or when it is broken (then *failed). */
-static bool next_field(struct base_cursor *cursor, struct wire_field *out, bool *failed)
+/* The next number or bytes: nothing here has another wire type. */
+static bool next_field(struct base_cursor *cursor, struct lance_wire_field *out, bool *failed)
 {
-    *failed = false;
-    while (base_cursor_left(cursor) > 0) {
-        uint32_t wire_type;
-        *out = (struct wire_field){0};
-        *failed = !base_cursor_tag(cursor, &out->number, &wire_type);
-        if (*failed)
-            return false;
-        out->is_bytes = wire_type == 2;
-        if (wire_type == 0)
-            *failed = !base_cursor_varint(cursor, &out->value);
-        else if (wire_type == 2)
-            *failed = !base_cursor_length_delimited(cursor, &out->bytes);
-        else
-            *failed = !base_cursor_skip_field(cursor, wire_type);
-        if (*failed)
-            return false;
-        if (wire_type == 0 || wire_type == 2)
+    while (lance_wire_next(cursor, out, failed)) {
+        if (out->wire_type == 0 || out->wire_type == 2)
             return true;
     }
     return false;
@@ -47,7 +25,7 @@ static lake_status parse_buffer(struct lake_bytes message, struct lance_v20_enco
                                 struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     while (next_field(&cursor, &field, &failed)) {
         if (field.number == 1 && field.value < UINT32_MAX)
@@ -65,11 +43,11 @@ static lake_status parse_compression(struct lake_bytes message, struct lance_v20
                                      struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     while (next_field(&cursor, &field, &failed)) {
         struct lake_str name = {(const char *)field.bytes.data, field.bytes.size};
-        if (field.number != 1 || !field.is_bytes)
+        if (field.number != 1 || field.wire_type != 2)
             continue;
         if (base_str_equal_c(name, "zstd"))
             node->scheme = LANCE_ZSTD;
@@ -86,12 +64,12 @@ static lake_status parse(struct lake_bytes message, unsigned depth, struct base_
                          const struct lance_v20_encoding **out, struct lake_error *err);
 
 /* Nullable { 1 no_nulls {1 values} | 2 some_nulls {1 validity, 2 values} | 3 all_nulls {} } */
-static lake_status parse_nullable(const struct wire_field *outer, unsigned depth,
+static lake_status parse_nullable(const struct lance_wire_field *outer, unsigned depth,
                                   struct base_arena *arena, struct lance_v20_encoding *node,
                                   struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(outer->bytes);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     if (outer->number < LANCE_V20_NO_NULLS || outer->number > LANCE_V20_ALL_NULLS)
         return LAKE_OK;
@@ -100,7 +78,7 @@ static lake_status parse_nullable(const struct wire_field *outer, unsigned depth
     uint32_t values = node->nulls == LANCE_V20_NO_NULLS ? 1 : 2;
     while (next_field(&cursor, &field, &failed)) {
         lake_status status = LAKE_OK;
-        if (node->nulls == LANCE_V20_ALL_NULLS || !field.is_bytes)
+        if (node->nulls == LANCE_V20_ALL_NULLS || field.wire_type != 2)
             continue;
         if (field.number == values)
             status = parse(field.bytes, depth + 1, arena, &node->values, err);
@@ -132,8 +110,8 @@ static const struct lance_v20_encoding **inner_of(struct lance_v20_encoding *nod
     }
 }
 
-static lake_status parse_own_bytes(const struct wire_field *field, struct lance_v20_encoding *node,
-                                   struct lake_error *err)
+static lake_status parse_own_bytes(const struct lance_wire_field *field,
+                                   struct lance_v20_encoding *node, struct lake_error *err)
 {
     switch (node->kind) {
     case LANCE_V20_FLAT:
@@ -154,7 +132,7 @@ static lake_status parse_own_bytes(const struct wire_field *field, struct lance_
     }
 }
 
-static void parse_own_number(const struct wire_field *field, struct lance_v20_encoding *node)
+static void parse_own_number(const struct lance_wire_field *field, struct lance_v20_encoding *node)
 {
     switch (node->kind) {
     case LANCE_V20_FLAT:
@@ -201,12 +179,12 @@ static lake_status parse_kind(struct lake_bytes message, unsigned depth, struct 
                               struct lance_v20_encoding *node, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(message);
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     while (next_field(&cursor, &field, &failed)) {
         const struct lance_v20_encoding **inner = inner_of(node, field.number);
         lake_status status = LAKE_OK;
-        if (!field.is_bytes)
+        if (field.wire_type != 2)
             parse_own_number(&field, node);
         else if (node->kind == LANCE_V20_NULLABLE)
             status = parse_nullable(&field, depth, arena, node, err);
@@ -264,13 +242,13 @@ static lake_status parse(struct lake_bytes message, unsigned depth, struct base_
 {
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_v20_encoding *node = NULL;
-    struct wire_field field;
+    struct lance_wire_field field;
     bool failed;
     if (depth > LANCE_V20_MAX_DEPTH)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "encodings are nested deeper than %d",
                          LANCE_V20_MAX_DEPTH);
     while (next_field(&cursor, &field, &failed)) {
-        if (!field.is_bytes || field.number < LANCE_V20_FLAT ||
+        if (field.wire_type != 2 || field.number < LANCE_V20_FLAT ||
             field.number > LANCE_V20_BITPACKED_NON_NEGATIVE)
             return lake_fail(err, LAKE_UNIMPLEMENTED,
                              "encoding number %u is not one of storage 2.0", field.number);

@@ -64,15 +64,6 @@ static bool name_matches(struct lake_str line, const char *name)
     return true;
 }
 
-static struct lake_str trim(struct lake_str text)
-{
-    while (text.size > 0 && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = (struct lake_str){text.data + 1, text.size - 1};
-    while (text.size > 0 && strchr(" \t\r", text.data[text.size - 1]) != NULL)
-        text.size--;
-    return text;
-}
-
 bool http_reply_header(const struct http_reply *reply, const char *name, struct lake_str *out)
 {
     bool found = false;
@@ -83,7 +74,7 @@ bool http_reply_header(const struct http_reply *reply, const char *name, struct 
                                 end == NULL ? reply->headers.size - start : (size_t)(end - data)};
         if (name_matches(line, name)) {
             size_t skip = strlen(name) + 1;
-            *out = trim((struct lake_str){line.data + skip, line.size - skip});
+            *out = base_str_trim((struct lake_str){line.data + skip, line.size - skip});
             found = true;
         }
         start += line.size + 1;

@@ -29,22 +29,13 @@ const char *profile_get(const struct profile *profile, const char *name)
     return NULL;
 }
 
-static struct lake_str trim(struct lake_str text)
-{
-    while (text.size > 0 && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = (struct lake_str){text.data + 1, text.size - 1};
-    while (text.size > 0 && strchr(" \t\r", text.data[text.size - 1]) != NULL)
-        text.size--;
-    return text;
-}
-
 /* "[profile x]" or "[x]" names `name`. */
 static bool section_is(struct lake_str line, const char *name, bool is_config)
 {
-    struct lake_str title = trim((struct lake_str){line.data + 1, line.size - 2});
+    struct lake_str title = base_str_trim((struct lake_str){line.data + 1, line.size - 2});
     if (is_config && base_str_has_prefix(title, "profile") && title.size > 7 &&
         (title.data[7] == ' ' || title.data[7] == '\t'))
-        title = trim((struct lake_str){title.data + 7, title.size - 7});
+        title = base_str_trim((struct lake_str){title.data + 7, title.size - 7});
     else if (is_config && !base_str_equal_c(title, "default"))
         return false;
     return base_str_equal_c(title, name);
@@ -87,7 +78,7 @@ struct parse {
 static lake_status parse_line(struct parse *parse, struct lake_str raw, struct lake_error *err)
 {
     bool indented = raw.size > 0 && (raw.data[0] == ' ' || raw.data[0] == '\t');
-    struct lake_str line = trim(raw);
+    struct lake_str line = base_str_trim(raw);
     if (line.size == 0 || line.data[0] == '#' || line.data[0] == ';')
         return LAKE_OK;
     if (!indented && line.data[0] == '[') {
@@ -110,9 +101,10 @@ static lake_status parse_line(struct parse *parse, struct lake_str raw, struct l
                          "%s, line %zu: neither a section nor name = value", parse->path,
                          parse->line);
     }
-    struct lake_str name = trim((struct lake_str){line.data, (size_t)(equals - line.data)});
+    struct lake_str name =
+        base_str_trim((struct lake_str){line.data, (size_t)(equals - line.data)});
     struct lake_str value =
-        trim((struct lake_str){equals + 1, line.size - (size_t)(equals - line.data) - 1});
+        base_str_trim((struct lake_str){equals + 1, line.size - (size_t)(equals - line.data) - 1});
     const char *outer = NULL;
     if (indented && parse->owner > 0)
         outer = parse->profile->values[parse->owner - 1].name;

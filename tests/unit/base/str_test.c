@@ -20,6 +20,9 @@ static void comparison_is_by_bytes_and_length(void **state)
     assert_true(base_str_has_suffix(LAKE_STR("abc"), "bc"));
     assert_false(base_str_has_suffix(LAKE_STR("c"), "bc"));
     assert_true(base_str_has_suffix(empty, ""));
+    assert_true(base_str_equal_c(base_str_trim(LAKE_STR(" \t a b\t \r")), "a b"));
+    assert_true(base_str_equal_c(base_str_trim(LAKE_STR("\r\t ")), ""));
+    assert_true(base_str_equal_c(base_str_trim(empty), ""));
     assert_true(base_bytes_equal((struct lake_bytes){NULL, 0}, base_bytes_of_str(LAKE_STR(""))));
     assert_false(
         base_bytes_equal(base_bytes_of_str(LAKE_STR("a\0b")), base_bytes_of_str(LAKE_STR("a\0c"))));
