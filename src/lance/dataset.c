@@ -416,6 +416,25 @@ uint64_t lance_dataset_row_count(const struct lance_dataset *dataset)
     return dataset->row_count;
 }
 
+uint64_t lance_dataset_row_bytes(const struct lance_dataset *dataset)
+{
+    const LancePb__Manifest *manifest = dataset->manifest->pb;
+    uint64_t largest = 0;
+    for (size_t i = 0; i < manifest->n_fragments; i++) {
+        const LancePb__DataFragment *fragment = manifest->fragments[i];
+        uint64_t bytes = 0;
+        for (size_t j = 0; j < fragment->n_files; j++) {
+            if (!base_u64_add(bytes, fragment->files[j]->file_size_bytes, &bytes)) {
+                bytes = UINT64_MAX;
+            }
+        }
+        if (fragment->physical_rows > 0) {
+            largest = BASE_MAX(largest, bytes / fragment->physical_rows);
+        }
+    }
+    return largest;
+}
+
 size_t lance_dataset_fragment_count(const struct lance_dataset *dataset)
 {
     return dataset->manifest->pb->n_fragments;

@@ -73,6 +73,9 @@ uint64_t lance_dataset_manifest_bytes(const struct lance_dataset *dataset);
 /* Borrowed; a struct schema whose children are the columns. */
 const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset);
 uint64_t lance_dataset_row_count(const struct lance_dataset *dataset); /* live rows */
+/* What a row takes on disk, with all columns, where it takes most: the largest mean of a fragment. 0
+ * for a table without rows or without sizes in its manifest. */
+uint64_t lance_dataset_row_bytes(const struct lance_dataset *dataset);
 size_t lance_dataset_fragment_count(const struct lance_dataset *dataset);
 int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset);
 const char *lance_dataset_storage_version(const struct lance_dataset *dataset); /* "2.2" */

@@ -6,6 +6,7 @@
 #include "duckdb/common/arrow/arrow_type_extension.hpp"
 #include "duckdb/execution/physical_operator.hpp"
 #include "duckdb/execution/physical_plan_generator.hpp"
+#include "duckdb/main/client_config.hpp"
 #include "duckdb/main/connection.hpp"
 #include "duckdb/main/prepared_statement.hpp"
 #include "duckdb/main/prepared_statement_data.hpp"
@@ -412,6 +413,22 @@ lake_status Finish(unique_ptr<sql_bridge_query> query, struct sql_bridge_query *
     return LAKE_OK;
 }
 
+/* The engine bounds the result that waits to be fetched by what it sees of it: a string counts as
+ * 16 bytes there, whatever its length. So that the strings themselves stay bounded too, tables of
+ * long rows let fewer rows wait. */
+void BoundWaitingRows(sql_bridge_query &query, uint64_t source_row_bytes)
+{
+    constexpr uint64_t WAITING_BYTES = 16 * 1024 * 1024;
+    constexpr uint64_t LEAST = 64; /* the engine takes fractions of it, and none may be 0 */
+    uint64_t seen = 0;
+    for (auto &type : query.prepared->GetTypes()) {
+        seen += GetTypeIdSize(type.InternalType());
+    }
+    auto &limit = ClientConfig::GetConfig(*query.connection.context).streaming_buffer_size;
+    auto rows = WAITING_BYTES / MaxValue<uint64_t>(source_row_bytes, 1);
+    limit = MinValue<uint64_t>(limit, MaxValue<uint64_t>(rows * seen, LEAST));
+}
+
 /* A plan keeps what its last run built, hash tables and sorted rows, until the next. */
 void DropStates(PhysicalOperator &op)
 {
@@ -453,12 +470,15 @@ lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *stat
         auto &context = *query->connection.context;
         query->info = InfoOf(context);
         query->state = context.registered_state->GetOrCreate<LakeState>(STATE_NAME);
+        uint64_t row_bytes = 0;
         context.RunFunctionInTransaction([&] {
             auto &catalog = Catalog::GetCatalog(context, SQL_BRIDGE_CATALOG);
             while (moved < table_count) {
                 auto &table = tables[moved];
                 auto source = make_shared_ptr<Source>(table.source);
                 moved++;
+                row_bytes = MaxValue<uint64_t>(
+                    row_bytes, table.source.methods->row_bytes(table.source.object));
                 auto &schema = SchemaNamed(*query->state, catalog, table.schema);
                 schema.tables.push_back(MakeTable(context, catalog, schema, table,
                                                   std::move(source),
@@ -468,6 +488,9 @@ lake_status sql_bridge_prepare(void *database, struct sql_bridge_statement *stat
         Qualify(*statement, *query->state, default_schema);
         query->repeatable = statement->repeatable;
         query->prepared = query->connection.Prepare(std::move(statement->statement));
+        if (!query->prepared->HasError()) {
+            BoundWaitingRows(*query, row_bytes);
+        }
         return Finish(std::move(query), out, err);
     });
     for (; moved < table_count; moved++) {

@@ -29,6 +29,11 @@ static uint64_t source_row_count(const void *object)
     return lance_dataset_row_count(((const struct source *)object)->dataset);
 }
 
+static uint64_t source_row_bytes(const void *object)
+{
+    return lance_dataset_row_bytes(((const struct source *)object)->dataset);
+}
+
 static void source_unref(void *object)
 {
     struct source *source = object;
@@ -208,6 +213,7 @@ lake_status sql_lance_source_new(struct lance_dataset *dataset, struct sql_sourc
     static const struct sql_source_methods METHODS = {
         .schema = source_schema,
         .row_count = source_row_count,
+        .row_bytes = source_row_bytes,
         .unref = source_unref,
         .open = source_open,
         .filter_applied = scan_filter_applied,

@@ -68,6 +68,7 @@ struct sql_source_methods {
     /* Borrowed; a struct schema whose children are the columns. */
     const struct ArrowSchema *(*schema)(const void *source);
     uint64_t (*row_count)(const void *source); /* exact: count(*) is answered from it */
+    uint64_t (*row_bytes)(const void *source); /* about what a row takes; 0: not known */
     void (*unref)(void *source);
     lake_status (*open)(void *source, const struct sql_scan_request *request, void **scan,
                         struct lake_error *err);

@@ -101,6 +101,12 @@ static uint64_t memory_row_count(const void *source)
     return ((const struct memory_source *)source)->rows;
 }
 
+static uint64_t memory_row_bytes(const void *source)
+{
+    (void)source;
+    return 0;
+}
+
 static void memory_unref(void *source)
 {
     atomic_fetch_sub(&((struct memory_source *)source)->references, 1);
@@ -269,6 +275,7 @@ static void memory_scan_free(void *scan)
 static const struct sql_source_methods MEMORY_METHODS = {
     .schema = memory_schema,
     .row_count = memory_row_count,
+    .row_bytes = memory_row_bytes,
     .unref = memory_unref,
     .open = memory_open,
     .filter_applied = memory_filter_applied,
