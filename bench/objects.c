@@ -45,20 +45,17 @@ static lake_status seek_object(lake_client *client, const struct lake_data_locat
 {
     static char block[1 << 20];
     uint64_t state = 9;
-    lake_status status = LAKE_OK;
+    lake_seekable *seekable = NULL;
+    lake_status status = lake_open_seekable(client, location, &seekable, error);
     for (long i = 0; status == LAKE_OK && i < count; i++) {
-        lake_reader *reader = NULL;
-        long done = 0;
-        size_t got = 1;
+        size_t got = 0;
         state = state * 6364136223846793005u + 1442695040888963407u;
         int64_t start = (int64_t)((state >> 20) % (uint64_t)(location->size_bytes - bytes));
-        status = lake_open_range(client, location, start, start + bytes, &reader, error);
-        for (; status == LAKE_OK && got > 0; done += (long)got)
-            status = lake_reader_read(reader, block, sizeof(block), &got, error);
-        lake_reader_free(reader);
-        if (status == LAKE_OK && done != bytes)
-            return LAKE_DATA_LOSS;
+        status = lake_seekable_read_at(seekable, start, block, (size_t)bytes, &got, error);
+        if (status == LAKE_OK && got != (size_t)bytes)
+            status = LAKE_DATA_LOSS;
     }
+    lake_seekable_free(seekable);
     return status;
 }
 

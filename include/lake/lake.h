@@ -238,6 +238,34 @@ lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, siz
 void lake_reader_free(lake_reader *reader); /* NULL is allowed */
 
 /*
+ * An object to be read here and there, as video decoders do. Keeps up to 16 MiB of what was read,
+ * and reads ahead while reads follow each other; few bytes are fetched beyond those asked for. All
+ * bytes are of one object: DATA_LOSS when it was replaced. A read that failed may be tried again.
+ */
+typedef struct lake_seekable lake_seekable;
+
+/* Errors as of lake_open. */
+lake_status lake_open_seekable(lake_client *client, const struct lake_data_location *location,
+                               lake_seekable **out, struct lake_error *err);
+/*
+ * Reads `size` bytes from `offset`, fewer only where the object ends: *got is 0 at and past its
+ * end. Neither uses nor moves the position. OUT_OF_RANGE for a negative offset.
+ */
+lake_status lake_seekable_read_at(lake_seekable *seekable, int64_t offset, void *buffer,
+                                  size_t size, size_t *got, struct lake_error *err);
+/* The same from the position, which moves by *got. */
+lake_status lake_seekable_read(lake_seekable *seekable, void *buffer, size_t size, size_t *got,
+                               struct lake_error *err);
+/* `offset` counts from the start and may lie past the end; OUT_OF_RANGE for a negative one. */
+lake_status lake_seekable_seek(lake_seekable *seekable, int64_t offset, struct lake_error *err);
+int64_t lake_seekable_tell(const lake_seekable *seekable);
+int64_t lake_seekable_size(const lake_seekable *seekable);
+/* Whether what is read is compared with digests of the object's chunks; else it is right in length
+ * and makes no claim (OBJ-6). */
+bool lake_seekable_is_verified(const lake_seekable *seekable);
+void lake_seekable_free(lake_seekable *seekable); /* NULL is allowed */
+
+/*
  * Reads the whole object into `path`. The file appears under that name only when it is complete,
  * verified and durable; an existing file is replaced.
  */

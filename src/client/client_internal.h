@@ -14,6 +14,7 @@
  *   upload_resume.c, upload_checkpoint.c  going on where another process stopped (OBJ-4)
  *   presign.c   URLs for one object (OBJ-7)
  *   reader.c    objects out of it, verified (OBJ-5, OBJ-6); download
+ *   seekable.c  objects read here and there (O15)
  *   query.c     results as Arrow streams (SDK-6)
  */
 #ifndef CLIENT_INTERNAL_H
@@ -129,5 +130,10 @@ lake_status client_location_check(const struct lake_data_location *location,
 /* The object's key in the stage. PERMISSION_DENIED when it lies elsewhere (OBJ-2). */
 lake_status client_location_key(lake_client *client, const struct lake_data_location *location,
                                 struct lake_str *key, struct lake_error *err);
+/* The stage, the key, and what the stage says of the object, whose size is the location's:
+ * NOT_FOUND or DATA_LOSS otherwise. `store` is borrowed. */
+lake_status client_object_open(lake_client *client, const struct lake_data_location *location,
+                               struct storage_store **store, struct lake_str *key,
+                               struct storage_object_info *info, struct lake_error *err);
 
 #endif

@@ -64,6 +64,16 @@ static lake_status check_size(struct storage_store *store, struct lake_str key,
     return status;
 }
 
+lake_status client_object_open(lake_client *client, const struct lake_data_location *location,
+                               struct storage_store **store, struct lake_str *key,
+                               struct storage_object_info *info, struct lake_error *err)
+{
+    lake_status status = client_stage(client, store, err);
+    if (status == LAKE_OK)
+        status = client_location_key(client, location, key, err);
+    return status == LAKE_OK ? check_size(*store, *key, location, info, err) : status;
+}
+
 static lake_status open_reader(lake_client *client, const struct lake_data_location *location,
                                int64_t start, int64_t end, bool verified, lake_reader **out,
                                struct lake_error *err)

@@ -1,0 +1,233 @@
+/*
+ * An object read here and there. What was read is kept in a few spans of whole units; a read that
+ * misses them fetches the units it needs with one request, and more only while reads follow each
+ * other: never more ahead than was read in a row before, so random reads fetch nothing ahead (O15).
+ */
+#include "client_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define UNIT_BYTES  ((int64_t)64 * 1024)
+#define SPAN_BYTES  ((int64_t)4 * 1024 * 1024) /* of one request */
+#define CACHE_BYTES ((int64_t)16 * 1024 * 1024)
+#define MAX_SPANS   64
+#define NEAR_BYTES  UNIT_BYTES /* a gap that demuxers skip and is still reading in a row */
+
+/* Bytes [start, end) of the object; both are multiples of the unit, but for the object's end. */
+struct span {
+    int64_t start, end;
+    uint8_t *data;
+    uint64_t used; /* when, in reads */
+};
+
+struct lake_seekable {
+    struct storage_store *store;
+    char *key;
+    char version[STORAGE_VERSION_BYTES];
+    int64_t size;
+    int64_t position;
+    int64_t unit;
+    struct span spans[MAX_SPANS]; /* never overlap */
+    size_t span_count;
+    int64_t cached_bytes;
+    uint64_t reads;
+    int64_t expected;  /* where the next read of a row begins */
+    int64_t row_bytes; /* read in a row so far */
+};
+
+lake_status lake_open_seekable(lake_client *client, const struct lake_data_location *location,
+                               lake_seekable **out, struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct storage_object_info info;
+    struct lake_str key;
+    lake_error_clear(err);
+    lake_status status = client_object_open(client, location, &store, &key, &info, err);
+    if (status != LAKE_OK)
+        return status;
+    lake_seekable *seekable = base_calloc_array(1, sizeof(*seekable));
+    if (seekable == NULL)
+        return base_fail_no_memory(err, sizeof(*seekable));
+    seekable->store = storage_store_ref(store);
+    seekable->size = location->size_bytes;
+    seekable->unit = UNIT_BYTES;
+    memcpy(seekable->version, info.version, sizeof(info.version));
+    seekable->key = base_strndup(key.data, key.size);
+    if (seekable->key == NULL) {
+        lake_seekable_free(seekable);
+        return base_fail_no_memory(err, key.size);
+    }
+    *out = seekable;
+    return LAKE_OK;
+}
+
+void lake_seekable_free(lake_seekable *seekable)
+{
+    if (seekable == NULL)
+        return;
+    for (size_t i = 0; i < seekable->span_count; i++)
+        base_free(seekable->spans[i].data);
+    storage_store_unref(seekable->store);
+    base_free(seekable->key);
+    base_free(seekable);
+}
+
+int64_t lake_seekable_tell(const lake_seekable *seekable)
+{
+    return seekable->position;
+}
+
+int64_t lake_seekable_size(const lake_seekable *seekable)
+{
+    return seekable->size;
+}
+
+bool lake_seekable_is_verified(const lake_seekable *seekable)
+{
+    (void)seekable;
+    return false;
+}
+
+/* ---- the cache ---- */
+
+static struct span *find(lake_seekable *seekable, int64_t offset)
+{
+    for (size_t i = 0; i < seekable->span_count; i++) {
+        struct span *span = &seekable->spans[i];
+        if (offset >= span->start && offset < span->end)
+            return span;
+    }
+    return NULL;
+}
+
+/* Where the first span behind `offset` begins, at most `end`. */
+static int64_t next_cached(const lake_seekable *seekable, int64_t offset, int64_t end)
+{
+    for (size_t i = 0; i < seekable->span_count; i++) {
+        if (seekable->spans[i].start > offset)
+            end = BASE_MIN(end, seekable->spans[i].start);
+    }
+    return end;
+}
+
+/* Forgets what was not used for longest until `bytes` more fit. */
+static void make_room(lake_seekable *seekable, int64_t bytes)
+{
+    while (seekable->span_count > 0 &&
+           (seekable->span_count == MAX_SPANS || seekable->cached_bytes + bytes > CACHE_BYTES)) {
+        size_t oldest = 0;
+        for (size_t i = 1; i < seekable->span_count; i++) {
+            if (seekable->spans[i].used < seekable->spans[oldest].used)
+                oldest = i;
+        }
+        seekable->cached_bytes -= seekable->spans[oldest].end - seekable->spans[oldest].start;
+        base_free(seekable->spans[oldest].data);
+        seekable->spans[oldest] = seekable->spans[--seekable->span_count];
+    }
+}
+
+static lake_status fetch(lake_seekable *seekable, int64_t start, int64_t end, struct span **out,
+                         struct lake_error *err)
+{
+    size_t size = (size_t)(end - start);
+    make_room(seekable, end - start);
+    uint8_t *data = base_alloc(size);
+    if (data == NULL)
+        return base_fail_no_memory(err, size);
+    lake_status status = storage_read_range_if(seekable->store, base_str_of(seekable->key),
+                                               seekable->version, (uint64_t)start, size, data, err);
+    if (status == LAKE_OUT_OF_RANGE || status == LAKE_FAILED_PRECONDITION ||
+        status == LAKE_NOT_FOUND)
+        status = lake_fail_wrap(err, LAKE_DATA_LOSS,
+                                "the object is not the one that was opened: it was replaced, cut "
+                                "short or removed since");
+    if (status != LAKE_OK) {
+        base_free(data);
+        return status;
+    }
+    struct span *span = &seekable->spans[seekable->span_count++];
+    *span = (struct span){.start = start, .end = end, .data = data};
+    seekable->cached_bytes += end - start;
+    *out = span;
+    return LAKE_OK;
+}
+
+/* ---- reading ---- */
+
+/* How far to fetch for a read of [offset, end): what it asks for, and ahead as much as was read in
+ * a row so far. */
+static int64_t fetch_end(const lake_seekable *seekable, int64_t start, int64_t end)
+{
+    int64_t ahead = BASE_MIN(seekable->row_bytes, SPAN_BYTES);
+    int64_t most = BASE_MAX(SPAN_BYTES, seekable->unit);
+    end = BASE_MIN(seekable->size - ahead, end) + ahead;
+    end = BASE_MIN(end, start + most);
+    int64_t beyond = end % seekable->unit;
+    if (beyond != 0)
+        end = BASE_MIN(end - beyond, INT64_MAX - seekable->unit) + seekable->unit;
+    return next_cached(seekable, start, BASE_MIN(end, seekable->size));
+}
+
+static void note_row(lake_seekable *seekable, int64_t offset, int64_t end)
+{
+    int64_t gap = offset - seekable->expected;
+    bool in_row = seekable->reads > 0 && gap >= 0 && gap <= NEAR_BYTES;
+    seekable->reads++;
+    if (!in_row)
+        seekable->row_bytes = 0;
+    seekable->expected = end;
+}
+
+lake_status lake_seekable_read_at(lake_seekable *seekable, int64_t offset, void *buffer,
+                                  size_t size, size_t *got, struct lake_error *err)
+{
+    lake_error_clear(err);
+    if (offset < 0)
+        return lake_fail(err, LAKE_OUT_OF_RANGE, "an object has no byte %lld", (long long)offset);
+    if (size == 0 || offset >= seekable->size) {
+        *got = 0;
+        return LAKE_OK;
+    }
+    size = (size_t)BASE_MIN((uint64_t)size, (uint64_t)(seekable->size - offset));
+    int64_t end = offset + (int64_t)size;
+    uint8_t *to = buffer;
+    note_row(seekable, offset, end);
+    for (int64_t at = offset; at < end;) {
+        struct span *span = find(seekable, at);
+        lake_status status = LAKE_OK;
+        if (span == NULL) {
+            int64_t start = at - at % seekable->unit;
+            status = fetch(seekable, start, fetch_end(seekable, start, end), &span, err);
+        }
+        if (status != LAKE_OK)
+            return status;
+        int64_t take = BASE_MIN(span->end, end) - at;
+        memcpy(to, span->data + (at - span->start), (size_t)take);
+        span->used = seekable->reads;
+        at += take;
+        to += take;
+    }
+    seekable->row_bytes += end - offset;
+    *got = size;
+    return LAKE_OK;
+}
+
+lake_status lake_seekable_read(lake_seekable *seekable, void *buffer, size_t size, size_t *got,
+                               struct lake_error *err)
+{
+    lake_status status =
+        lake_seekable_read_at(seekable, seekable->position, buffer, size, got, err);
+    if (status == LAKE_OK)
+        seekable->position += (int64_t)*got;
+    return status;
+}
+
+lake_status lake_seekable_seek(lake_seekable *seekable, int64_t offset, struct lake_error *err)
+{
+    lake_error_clear(err);
+    if (offset < 0)
+        return lake_fail(err, LAKE_OUT_OF_RANGE, "an object has no byte %lld", (long long)offset);
+    seekable->position = offset;
+    return LAKE_OK;
+}
