@@ -14,6 +14,23 @@ static lake_status profile_of(const char *name, enum lance_profile *out, struct 
                      name);
 }
 
+static lake_status mode_of(const char *name, enum lance_write_mode *out, struct lake_error *err)
+{
+    static const char *const NAMES[] = {[LANCE_WRITE_CREATE] = "create",
+                                        [LANCE_WRITE_APPEND] = "append",
+                                        [LANCE_WRITE_OVERWRITE] = "overwrite"};
+    if (name == NULL)
+        return LAKE_OK;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(NAMES); i++) {
+        if (strcmp(name, NAMES[i]) == 0) {
+            *out = (enum lance_write_mode)i;
+            return LAKE_OK;
+        }
+    }
+    return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no mode %s: create, append or overwrite",
+                     name);
+}
+
 lake_status lance_write(const struct lance_arguments *arguments, struct lake_error *err)
 {
     struct arrow_ipc_limits limits = arrow_ipc_limits_default();
@@ -21,21 +38,21 @@ lake_status lance_write(const struct lance_arguments *arguments, struct lake_err
     struct ArrowArrayStream stream = {0};
     struct storage_store *store = NULL;
     uint64_t version = 0;
-    const char *mode = arguments->mode == NULL ? "create" : arguments->mode;
-    bool append = strcmp(mode, "append") == 0;
-    if (!append && strcmp(mode, "create") != 0)
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no mode %s: create or append", mode);
+    enum lance_write_mode mode = LANCE_WRITE_CREATE;
     lance_create_options_init(&options);
     if (arguments->data_format != NULL)
         options.storage_version = arguments->data_format;
     limits.allow_compressed = true;
-    lake_status status = profile_of(arguments->profile, &options.profile, err);
+    limits.max_body_bytes = (uint64_t)4 << 30; /* a file of the caller's own */
+    lake_status status = mode_of(arguments->mode, &mode, err);
+    if (status == LAKE_OK)
+        status = profile_of(arguments->profile, &options.profile, err);
     if (status == LAKE_OK)
         status = arrow_ipc_open_file(arguments->input, &limits, &stream, err);
     if (status == LAKE_OK)
-        status = lance_store_open(arguments, !append, &store, err);
+        status = lance_store_open(arguments, mode != LANCE_WRITE_APPEND, &store, err);
     if (status == LAKE_OK)
-        status = lance_write_stream(store, &stream, &options, append, &version, err);
+        status = lance_write_stream(store, &stream, &options, mode, &version, err);
     if (stream.release != NULL)
         stream.release(&stream);
     storage_store_unref(store);

@@ -274,6 +274,9 @@ static lake_status complete_options(const struct lance_create_options *given,
     } else {
         lance_create_options_init(out);
     }
+    if (out->storage_version == NULL) {
+        out->storage_version = "2.2";
+    }
     struct lance_key_value *config = base_calloc_array(out->config_count + 1, sizeof(*config));
     if (config == NULL) {
         return base_fail_no_memory(err, (out->config_count + 1) * sizeof(*config));
@@ -419,15 +422,16 @@ static lake_status open_if_there(struct storage_store *store, struct lance_datas
     return status == LAKE_NOT_FOUND ? LAKE_OK : status;
 }
 
-static lake_status start_overwrite(struct storage_store *store, struct lance_schema *schema,
+/* `base` is NULL when there is nothing to write over. */
+static lake_status start_overwrite(struct storage_store *store, struct lance_dataset *base,
+                                   struct lance_schema *schema,
                                    const struct lance_create_options *options,
-                                   struct lance_dataset **base, struct lance_append **out,
-                                   struct lake_error *err)
+                                   struct lance_append **out, struct lake_error *err)
 {
     enum lance_profile profile = options->profile;
-    lake_status status = open_if_there(store, base, err);
-    if (status == LAKE_OK && *base != NULL) {
-        const struct lance_manifest *manifest = (*base)->manifest;
+    lake_status status = LAKE_OK;
+    if (base != NULL) {
+        const struct lance_manifest *manifest = base->manifest;
         status = lance_manifest_check_changeable(manifest, err);
         if ((manifest->pb->writer_feature_flags & LANCE_FLAG_UNIQUE_FIELD_IDS) != 0) {
             lance_shift_field_ids(schema, lance_max_field_id(manifest->pb) + 1);
@@ -437,7 +441,7 @@ static lake_status start_overwrite(struct storage_store *store, struct lance_sch
         }
     }
     if (status == LAKE_OK) {
-        status = append_alloc(store, *base, schema, options->storage_version, profile, out, err);
+        status = append_alloc(store, base, schema, options->storage_version, profile, out, err);
     }
     if (status == LAKE_OK) {
         (*out)->overwrite = true;
@@ -471,7 +475,15 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
     if (status != LAKE_OK) {
         return status;
     }
-    status = check_create(&all, err);
+    if (mode == LANCE_WRITE_OVERWRITE) {
+        status = open_if_there(store, &base, err);
+    }
+    if (base != NULL && (options == NULL || options->storage_version == NULL)) {
+        all.storage_version = base->manifest->storage_version;
+    }
+    if (status == LAKE_OK) {
+        status = check_create(&all, err);
+    }
     if (status == LAKE_OK && stream->get_schema(stream, &schema) != 0) {
         const char *why = stream->get_last_error(stream);
         status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the input has no schema: %.300s",
@@ -486,7 +498,7 @@ lake_status lance_write_stream(struct storage_store *store, struct ArrowArrayStr
         }
         status = append_alloc(store, NULL, &tree, all.storage_version, all.profile, &rows, err);
     } else if (status == LAKE_OK && mode == LANCE_WRITE_OVERWRITE) {
-        status = start_overwrite(store, &tree, &all, &base, &rows, err);
+        status = start_overwrite(store, base, &tree, &all, &rows, err);
     } else if (status == LAKE_OK) {
         status = start_append(store, &tree, &base, &rows, err);
     }

@@ -40,7 +40,7 @@ void lance_commit_options_init(struct lance_commit_options *options)
 
 void lance_create_options_init(struct lance_create_options *options)
 {
-    *options = (struct lance_create_options){.storage_version = "2.2"};
+    *options = (struct lance_create_options){.storage_version = NULL};
     lance_commit_options_init(&options->commit);
 }
 

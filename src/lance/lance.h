@@ -73,8 +73,8 @@ uint64_t lance_dataset_manifest_bytes(const struct lance_dataset *dataset);
 /* Borrowed; a struct schema whose children are the columns. */
 const struct ArrowSchema *lance_dataset_schema(const struct lance_dataset *dataset);
 uint64_t lance_dataset_row_count(const struct lance_dataset *dataset); /* live rows */
-/* What a row takes on disk, with all columns, where it takes most: the largest mean of a fragment. 0
- * for a table without rows or without sizes in its manifest. */
+/* What a row takes on disk, with all columns, where it takes most: the largest mean of a fragment.
+ * 0 for a table without rows or without sizes in its manifest. */
 uint64_t lance_dataset_row_bytes(const struct lance_dataset *dataset);
 size_t lance_dataset_fragment_count(const struct lance_dataset *dataset);
 int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset);
@@ -243,7 +243,8 @@ const char *lance_profile_name(enum lance_profile profile);
 bool lance_profile_parse(const char *name, enum lance_profile *out);
 
 struct lance_create_options {
-    const char *storage_version; /* "2.2" (default) or "2.1" */
+    const char *storage_version; /* "2.1" or "2.2"; NULL (default): what an overwritten dataset has,
+                                    "2.2" for a new one */
     enum lance_profile profile;  /* kept in the configuration unless it is the default */
     const struct lance_key_value *config;
     size_t config_count;

@@ -271,6 +271,14 @@ def test_what_is_written_pylance_reads(tmp_path, storage, profile):
     assert made.data_storage_version == storage
     same(made.to_table(), pa.concat_tables([table, table]).unify_dictionaries())
     assert run("lance", "write", path, source, check=False).returncode == 1
+    other = pa.table({"only": pa.array([1, None, 3], pa.int16())})
+    with pa.OSFile(str(source), "wb") as sink, pa.ipc.new_file(sink, other.schema) as writer:
+        writer.write_table(other)
+    run("lance", "write", path, source, "--mode", "overwrite")
+    made = lance.dataset(path)
+    assert made.version == 3 and made.data_storage_version == storage
+    same(made.to_table(), other)
+    same(lance.dataset(path, version=1).to_table(), table.unify_dictionaries())
     assert run("lance", "write", path, source, "--mode", "replace", check=False).returncode == 1
     assert run("lance", "write", path, source, "--profile", "tiny", check=False).returncode == 1
 

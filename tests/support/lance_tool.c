@@ -6,7 +6,6 @@
  *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns] > out.arrow
  *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
- *   lance_tool time PATH [--columns a,b]      decodes everything, prints rows, bytes and seconds
  */
 #include <arrow/arrow.h>
 #include <lance/lance.h>
@@ -95,53 +94,6 @@ static lake_status open_dataset(const struct arguments *arguments, struct storag
     return lance_dataset_open_with(store, NULL, NULL, &options, out, err);
 }
 
-/* A scan as an Arrow stream, so that the IPC writer can pull it. */
-struct scan_stream {
-    struct lance_scan *scan;
-    struct lance_task *task;
-    struct lake_error error;
-};
-
-static int scan_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
-{
-    struct scan_stream *state = stream->private_data;
-    return ArrowSchemaDeepCopy(lance_scan_schema(state->scan), out);
-}
-
-static int scan_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
-{
-    struct scan_stream *state = stream->private_data;
-    for (;;) {
-        bool end = false;
-        if (state->task == NULL &&
-            lance_scan_next_task(state->scan, &state->task, &state->error) != LAKE_OK)
-            return EIO;
-        if (state->task == NULL) {
-            memset(out, 0, sizeof(*out));
-            return 0;
-        }
-        if (lance_task_next(state->task, out, &end, &state->error) != LAKE_OK)
-            return EIO;
-        if (!end)
-            return 0;
-        lance_task_free(state->task);
-        state->task = NULL;
-    }
-}
-
-static const char *scan_error(struct ArrowArrayStream *stream)
-{
-    struct scan_stream *state = stream->private_data;
-    return state->error.message;
-}
-
-static void scan_release(struct ArrowArrayStream *stream)
-{
-    struct scan_stream *state = stream->private_data;
-    lance_task_free(state->task);
-    stream->release = NULL;
-}
-
 static lake_status find_columns(const struct ArrowSchema *schema, const char *names,
                                 uint32_t *columns, size_t *count, struct lake_error *err)
 {
@@ -166,41 +118,13 @@ static lake_status find_columns(const struct ArrowSchema *schema, const char *na
     return LAKE_OK;
 }
 
-static lake_status time_scan(struct ArrowArrayStream *stream, struct lance_scan *scan,
-                             struct lake_error *err)
-{
-    int64_t start = base_clock_monotonic_us();
-    uint64_t rows = 0, batches = 0;
-    for (;;) {
-        struct ArrowArray batch;
-        struct lance_scan_stats stats;
-        if (stream->get_next(stream, &batch) != 0)
-            return lake_fail(err, LAKE_INTERNAL, "%s", stream->get_last_error(stream));
-        if (batch.release == NULL) {
-            lance_scan_get_stats(scan, &stats);
-            printf("%llu rows, %llu batches, %llu bytes read, %.6f s\n", (unsigned long long)rows,
-                   (unsigned long long)batches, (unsigned long long)stats.bytes_read,
-                   (double)(base_clock_monotonic_us() - start) / 1e6);
-            return LAKE_OK;
-        }
-        rows += (uint64_t)batch.length;
-        batches++;
-        batch.release(&batch);
-    }
-}
-
 static lake_status read_dataset(const struct arguments *arguments, struct storage_store *store,
                                 struct lake_error *err)
 {
     struct lance_dataset *dataset = NULL;
     struct lance_scan_options options;
-    struct scan_stream state = {0};
+    struct ArrowArrayStream stream = {0};
     uint32_t columns[MAX_COLUMNS];
-    struct ArrowArrayStream stream = {.get_schema = scan_schema,
-                                      .get_next = scan_next,
-                                      .get_last_error = scan_error,
-                                      .release = scan_release,
-                                      .private_data = &state};
     lance_scan_options_init(&options);
     lake_status status = open_dataset(arguments, store, &dataset, err);
     if (status != LAKE_OK)
@@ -215,18 +139,14 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
     status = find_columns(lance_dataset_schema(dataset), arguments->columns, columns,
                           &options.column_count, err);
     if (status == LAKE_OK)
-        status = lance_scan_new(dataset, &options, &state.scan, err);
-    if (status == LAKE_OK && strcmp(arguments->command, "time") == 0)
-        status = time_scan(&stream, state.scan, err);
-    else if (status == LAKE_OK)
+        status = lance_scan_stream(dataset, &options, &stream, err);
+    if (status == LAKE_OK) {
         status = arrow_ipc_write_fd(&stream, STDOUT_FILENO, err);
-    if (status != LAKE_OK && state.error.code != LAKE_OK) {
-        *err = state.error; /* what stopped the stream, not that it stopped */
-        status = err->code;
-    }
-    if (stream.release != NULL)
+        if (lance_scan_stream_status(&stream) != LAKE_OK) /* what stopped it, not that it did */
+            status = lake_fail(err, lance_scan_stream_status(&stream), "%s",
+                               stream.get_last_error(&stream));
         stream.release(&stream);
-    lance_scan_free(state.scan);
+    }
     lance_dataset_unref(dataset);
     return status;
 }
@@ -286,7 +206,7 @@ int main(int argc, char **argv)
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &arguments)) {
         fprintf(stderr,
-                "usage: lance_tool cat|time|schema|write PATH [in.arrow] [--version N] "
+                "usage: lance_tool cat|schema|write PATH [in.arrow] [--version N] "
                 "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
                 "[--row-columns] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
