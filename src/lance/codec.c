@@ -352,6 +352,43 @@ static lake_status general_chunk_fixed(struct lance_codec_context *context,
     return status;
 }
 
+static const struct lance_encoding *below_general(const struct lance_encoding *encoding)
+{
+    return encoding != NULL && encoding->kind == LANCE_ENCODING_GENERAL ? encoding->values
+                                                                        : encoding;
+}
+
+bool lance_chunk_has_ranges(const struct lance_encoding *encoding)
+{
+    return find(below_general(encoding))->range_fixed != NULL;
+}
+
+lake_status lance_chunk_open(struct lance_codec_context *context,
+                             const struct lance_encoding *encoding, struct lake_bytes data,
+                             uint64_t count, uint64_t bits, struct lance_open_chunk *chunk,
+                             struct lake_error *err)
+{
+    lake_status status;
+    base_buffer_clear(&chunk->data);
+    chunk->encoding = below_general(encoding);
+    chunk->count = count;
+    chunk->bits = bits;
+    if (encoding->kind == LANCE_ENCODING_GENERAL)
+        status = lance_decompress(context, encoding->scheme, data, fixed_limit(count, bits),
+                                  &chunk->data, err);
+    else
+        status = base_buffer_append(&chunk->data, data.data, data.size, err);
+    return status;
+}
+
+lake_status lance_chunk_decode_range(const struct lance_open_chunk *chunk, uint64_t first,
+                                     uint64_t count, uint8_t *out, struct lake_error *err)
+{
+    return find(chunk->encoding)
+        ->range_fixed(chunk->encoding, base_buffer_view(&chunk->data), chunk->count, first, count,
+                      chunk->bits, out, err);
+}
+
 static lake_status general_chunk_variable(struct lance_codec_context *context,
                                           const struct lance_encoding *encoding,
                                           struct lance_chunk_buffers buffers, uint64_t count,

@@ -58,6 +58,10 @@ struct lance_codec {
                                const struct lance_encoding *encoding,
                                struct lance_chunk_buffers buffers, uint64_t count, uint64_t bits,
                                uint8_t *out, struct lake_error *err);
+    /* Values [first, first + count) of the `total` in `data`. */
+    lake_status (*range_fixed)(const struct lance_encoding *encoding, struct lake_bytes data,
+                               uint64_t total, uint64_t first, uint64_t count, uint64_t bits,
+                               uint8_t *out, struct lake_error *err);
     lake_status (*chunk_variable)(struct lance_codec_context *context,
                                   const struct lance_encoding *encoding,
                                   struct lance_chunk_buffers buffers, uint64_t count,
@@ -80,6 +84,24 @@ lake_status lance_chunk_decode_variable(struct lance_codec_context *context,
                                         const struct lance_encoding *encoding,
                                         struct lance_chunk_buffers buffers, uint64_t count,
                                         struct lance_variable_view *out, struct lake_error *err);
+/* A chunk that is read in parts: its values, decompressed but not decoded, and how they are encoded
+ * then. Borrows from the encoding it was opened with. */
+struct lance_open_chunk {
+    const struct lance_encoding *encoding;
+    struct base_buffer data;
+    uint64_t count;
+    uint64_t bits;
+};
+/* Whether values in the middle of a chunk can be decoded without those before them. */
+bool lance_chunk_has_ranges(const struct lance_encoding *encoding);
+/* For an encoding that has ranges; chunk->data is initialised. */
+lake_status lance_chunk_open(struct lance_codec_context *context,
+                             const struct lance_encoding *encoding, struct lake_bytes data,
+                             uint64_t count, uint64_t bits, struct lance_open_chunk *chunk,
+                             struct lake_error *err);
+/* Values [first, first + count), which the chunk has. */
+lake_status lance_chunk_decode_range(const struct lance_open_chunk *chunk, uint64_t first,
+                                     uint64_t count, uint8_t *out, struct lake_error *err);
 lake_status lance_block_decode_fixed(struct lance_codec_context *context,
                                      const struct lance_encoding *encoding, struct lake_bytes data,
                                      uint64_t count, uint64_t bits, uint8_t *out,

@@ -14,24 +14,43 @@ static bool bytes_of(uint64_t count, uint64_t bits, uint64_t *out)
 
 /* ---- flat ---- */
 
-static lake_status flat_block_fixed(struct lance_codec_context *context,
-                                    const struct lance_encoding *encoding, struct lake_bytes data,
-                                    uint64_t count, uint64_t bits, uint8_t *out,
-                                    struct lake_error *err)
+static lake_status check_flat(const struct lance_encoding *encoding, struct lake_bytes data,
+                              uint64_t count, uint64_t bits, uint64_t *need, struct lake_error *err)
 {
-    uint64_t need;
-    (void)context;
     if (encoding->compressed)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "compression inside a flat encoding");
     if (encoding->bits != bits)
         return lake_fail(err, LAKE_DATA_LOSS, "flat values have %llu bits where the type has %llu",
                          (unsigned long long)encoding->bits, (unsigned long long)bits);
-    if (!bytes_of(count, bits, &need) || need > data.size)
+    if (!bytes_of(count, bits, need) || *need > data.size)
         return lake_fail(err, LAKE_DATA_LOSS, "%llu flat values of %llu bits in %zu bytes",
                          (unsigned long long)count, (unsigned long long)bits, data.size);
-    if (need > 0)
-        memcpy(out, data.data, (size_t)need);
     return LAKE_OK;
+}
+
+static lake_status flat_block_fixed(struct lance_codec_context *context,
+                                    const struct lance_encoding *encoding, struct lake_bytes data,
+                                    uint64_t count, uint64_t bits, uint8_t *out,
+                                    struct lake_error *err)
+{
+    uint64_t need = 0;
+    (void)context;
+    lake_status status = check_flat(encoding, data, count, bits, &need, err);
+    if (status == LAKE_OK && need > 0)
+        memcpy(out, data.data, (size_t)need);
+    return status;
+}
+
+/* Values of whole bytes. */
+static lake_status flat_range(const struct lance_encoding *encoding, struct lake_bytes data,
+                              uint64_t total, uint64_t first, uint64_t count, uint64_t bits,
+                              uint8_t *out, struct lake_error *err)
+{
+    uint64_t need;
+    lake_status status = check_flat(encoding, data, total, bits, &need, err);
+    if (status == LAKE_OK && count > 0)
+        memcpy(out, data.data + first * (bits / 8), (size_t)(count * (bits / 8)));
+    return status;
 }
 
 static lake_status flat_chunk_fixed(struct lance_codec_context *context,
@@ -42,8 +61,10 @@ static lake_status flat_chunk_fixed(struct lance_codec_context *context,
     return flat_block_fixed(context, encoding, buffers.buffers[0], count, bits, out, err);
 }
 
-const struct lance_codec lance_codec_flat = {
-    .kind = LANCE_ENCODING_FLAT, .chunk_fixed = flat_chunk_fixed, .block_fixed = flat_block_fixed};
+const struct lance_codec lance_codec_flat = {.kind = LANCE_ENCODING_FLAT,
+                                             .chunk_fixed = flat_chunk_fixed,
+                                             .range_fixed = flat_range,
+                                             .block_fixed = flat_block_fixed};
 
 /* ---- constant ---- */
 
@@ -149,15 +170,13 @@ void lance_bytes_split(uint32_t value_bytes, uint64_t count, const uint8_t *valu
     lance_kernels()->split[value_bytes == 8](count, values, out);
 }
 
-static lake_status bss_chunk_fixed(struct lance_codec_context *context,
-                                   const struct lance_encoding *encoding,
-                                   struct lance_chunk_buffers buffers, uint64_t count,
-                                   uint64_t bits, uint8_t *out, struct lake_error *err)
+#define RANGE_BLOCK 256 /* values whose bytes are brought together at a time */
+
+static lake_status check_split(const struct lance_encoding *encoding, struct lake_bytes data,
+                               uint64_t count, uint64_t bits, struct lake_error *err)
 {
     uint64_t need;
-    struct lake_bytes data = buffers.buffers[0];
     const struct lance_encoding *inner = encoding->values;
-    (void)context;
     if ((bits != 32 && bits != 64) || inner == NULL || inner->kind != LANCE_ENCODING_FLAT ||
         inner->bits != bits)
         return lake_fail(err, LAKE_UNIMPLEMENTED,
@@ -165,12 +184,43 @@ static lake_status bss_chunk_fixed(struct lance_codec_context *context,
     if (!bytes_of(count, bits, &need) || need > data.size)
         return lake_fail(err, LAKE_DATA_LOSS, "%llu split values of %llu bits in %zu bytes",
                          (unsigned long long)count, (unsigned long long)bits, data.size);
-    lance_bytes_join((uint32_t)bits / 8, count, data.data, out);
     return LAKE_OK;
 }
 
+static lake_status bss_chunk_fixed(struct lance_codec_context *context,
+                                   const struct lance_encoding *encoding,
+                                   struct lance_chunk_buffers buffers, uint64_t count,
+                                   uint64_t bits, uint8_t *out, struct lake_error *err)
+{
+    (void)context;
+    lake_status status = check_split(encoding, buffers.buffers[0], count, bits, err);
+    if (status == LAKE_OK)
+        lance_bytes_join((uint32_t)bits / 8, count, buffers.buffers[0].data, out);
+    return status;
+}
+
+static lake_status bss_range(const struct lance_encoding *encoding, struct lake_bytes data,
+                             uint64_t total, uint64_t first, uint64_t count, uint64_t bits,
+                             uint8_t *out, struct lake_error *err)
+{
+    uint8_t block[RANGE_BLOCK * 8];
+    uint32_t width = (uint32_t)bits / 8;
+    lake_status status = check_split(encoding, data, total, bits, err);
+    while (status == LAKE_OK && count > 0) {
+        size_t some = (size_t)BASE_MIN(count, (uint64_t)RANGE_BLOCK);
+        for (uint32_t plane = 0; plane < width; plane++)
+            memcpy(block + plane * some, data.data + plane * total + first, some);
+        lance_bytes_join(width, some, block, out);
+        out += some * width;
+        first += some;
+        count -= some;
+    }
+    return status;
+}
+
 const struct lance_codec lance_codec_byte_stream_split = {.kind = LANCE_ENCODING_BYTE_STREAM_SPLIT,
-                                                          .chunk_fixed = bss_chunk_fixed};
+                                                          .chunk_fixed = bss_chunk_fixed,
+                                                          .range_fixed = bss_range};
 
 /* ---- packed structs ---- */
 

@@ -32,7 +32,7 @@ bool lance_profile_parse(const char *name, enum lance_profile *out)
     return false;
 }
 
-/* Larger chunks compress better and are decoded whole by a reader of one row. */
+/* Larger chunks compress better, but who reads one row reads and decompresses a whole one. */
 static const struct lance_encode_options profiles[] = {
     [LANCE_PROFILE_BALANCED] = {.scheme = LANCE_LZ4,
                                 .min_saving = 15,
@@ -40,7 +40,7 @@ static const struct lance_encode_options profiles[] = {
                                 .rle_limit = 0.25,
                                 .dictionary_divisor = 4,
                                 .dictionary_ratio = 0.8,
-                                .chunk_bytes = 64 << 10},
+                                .chunk_bytes = 8 << 10},
     [LANCE_PROFILE_FAST] = {.rle_limit = 0.25,
                             .dictionary_divisor = 4,
                             .dictionary_ratio = 0.8,
@@ -113,7 +113,7 @@ void lance_encode_options_of(enum lance_profile profile, uint32_t minor,
     *out = profiles[profile];
     out->minor = minor;
     if (minor < 2) /* a chunk has at most 32 KiB, and what does not compress must still fit */
-        out->chunk_bytes = 16 << 10;
+        out->chunk_bytes = BASE_MIN(out->chunk_bytes, (uint64_t)16 << 10);
     set_compression(&settings, out);
     text = setting(&settings, "bss");
     out->split_never = text != NULL && strcmp(text, "off") == 0;

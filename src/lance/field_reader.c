@@ -362,13 +362,17 @@ static lake_status read_leaf_runs(const struct leaf_slot *leaf, const struct lan
 {
     lake_status status = LAKE_OK;
     lance_leaf_reader_start(leaf->reader);
+    leaf->reader->scattered = run_count > 1 && leaf->rows_per_row == 1;
     for (size_t i = 0; i < run_count && status == LAKE_OK; i++) {
         uint64_t first, rows;
         if (!base_u64_mul(runs[i].start, leaf->rows_per_row, &first) ||
             !base_u64_mul(runs[i].count, leaf->rows_per_row, &rows))
             return lake_fail(err, LAKE_OUT_OF_RANGE, "more items than can be counted");
+        leaf->reader->next_runs = runs + i + 1;
+        leaf->reader->next_run_count = leaf->reader->scattered ? run_count - i - 1 : 0;
         status = lance_leaf_reader_add(leaf->reader, first, rows, err);
     }
+    leaf->reader->next_run_count = 0;
     return status;
 }
 

@@ -102,14 +102,22 @@ struct lance_leaf_reader {
     struct base_buffer window; /* bytes [window_start, +size) of the page's data buffer */
     size_t window_buffer;      /* which page buffer the window is of */
     uint64_t window_start;
-    uint64_t window_bytes;      /* that a sequential reader asks for, at least */
+    uint64_t window_bytes;             /* that a sequential reader asks for, at least */
+    uint64_t gap_bytes;                /* that are read with what lies on both sides of them */
+    const struct lance_run *next_runs; /* rows that will be read after these, in rows of the leaf */
+    size_t next_run_count;
+    bool scattered; /* rows here and there: nothing is read that next_runs do not want */
     struct base_buffer scratch; /* dictionary indices, booleans */
 
     /* mini-block: an entry more than there are chunks */
     struct lance_chunk *chunks;
     uint64_t chunk_count;
+    /* The chunk that was last read in part, as far as it is decoded: of pages without lists the
+     * dictionary's indices, or values that can be decoded in ranges, or else all values. */
     uint64_t cached_chunk; /* UINT64_MAX: none */
     struct lance_leaf_values cache;
+    struct lance_open_chunk open_chunk;
+    struct base_buffer cache_indices;
     struct base_buffer cache_rep, cache_def;
     struct lance_leaf_values page_dictionary;
     bool page_has_dictionary;

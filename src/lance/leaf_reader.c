@@ -8,8 +8,11 @@
 #define LOCAL_WINDOW_BYTES ((uint64_t)64 << 10)
 #define FAR_WINDOW_BYTES   ((uint64_t)1 << 20)
 #define MAX_WINDOW_BYTES   ((uint64_t)8 << 20)
-#define MAX_PAGE_ARENA     ((size_t)8 << 30)
-#define MAX_LEVEL_BYTES    ((size_t)1 << 40)
+/* Bytes that cost no more to read than one more request. */
+#define LOCAL_GAP_BYTES ((uint64_t)4 << 10)
+#define FAR_GAP_BYTES   ((uint64_t)512 << 10)
+#define MAX_PAGE_ARENA  ((size_t)8 << 30)
+#define MAX_LEVEL_BYTES ((size_t)1 << 40)
 
 lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lance_file *file,
                                    uint32_t column_index, const struct ArrowSchema *arrow,
@@ -32,6 +35,7 @@ lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lanc
                                          .cached_chunk = UINT64_MAX};
     bool local = strncmp(storage_store_uri(file->store), "file://", 7) == 0;
     reader->window_bytes = local ? LOCAL_WINDOW_BYTES : FAR_WINDOW_BYTES;
+    reader->gap_bytes = local ? LOCAL_GAP_BYTES : FAR_GAP_BYTES;
     lance_codec_context_init(&reader->codec);
     const struct lance_leaf_type *items =
         type.kind == LANCE_LEAF_DICTIONARY ? &reader->dictionary_type : &reader->type;
@@ -46,6 +50,8 @@ lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lanc
     base_buffer_init(&reader->cache_def, MAX_LEVEL_BYTES);
     base_buffer_init(&reader->window, MAX_LEVEL_BYTES);
     base_buffer_init(&reader->scratch, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->open_chunk.data, MAX_LEVEL_BYTES);
+    base_buffer_init(&reader->cache_indices, MAX_LEVEL_BYTES);
     status = lance_leaf_values_init_members(&reader->values, err);
     if (status == LAKE_OK)
         status = lance_leaf_values_init_members(&reader->cache, err);
@@ -68,6 +74,8 @@ void lance_leaf_reader_fini(struct lance_leaf_reader *reader)
     base_buffer_fini(&reader->cache_def);
     base_buffer_fini(&reader->window);
     base_buffer_fini(&reader->scratch);
+    base_buffer_fini(&reader->open_chunk.data);
+    base_buffer_fini(&reader->cache_indices);
     base_arena_free(reader->page_arena);
     reader->page_arena = NULL;
 }
@@ -147,8 +155,8 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
         end > reader->window_start + window->size) {
         uint64_t stop = BASE_MAX(end, BASE_MIN(wanted_end, start + MAX_WINDOW_BYTES));
         /* Only who reads on gets more than was asked for: scattered reads stay small. */
-        if (buffer == reader->window_buffer && window->size > 0 && start >= reader->window_start &&
-            start <= reader->window_start + window->size)
+        if (!reader->scattered && buffer == reader->window_buffer && window->size > 0 &&
+            start >= reader->window_start && start <= reader->window_start + window->size)
             stop = BASE_MAX(stop, start + reader->window_bytes);
         stop = BASE_MIN(stop, size);
         base_buffer_clear(window);

@@ -389,12 +389,12 @@ static lake_status clear_hidden_indices(struct lance_leaf_reader *reader,
     return status;
 }
 
+/* Into reader->scratch, all inside the dictionary if it has any items. */
 static lake_status decode_indices(struct lance_leaf_reader *reader, const struct chunk_view *chunk,
                                   struct lance_chunk_buffers buffers, uint64_t count,
-                                  struct lance_leaf_values *out, struct lake_error *err)
+                                  struct lake_error *err)
 {
     const struct lance_encoding *encoding = reader->layout.values;
-    const struct lance_leaf_values *items = &reader->page_dictionary;
     uint64_t bits = lance_encoding_value_bits(encoding);
     if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
         return lake_fail(err, LAKE_DATA_LOSS, "dictionary indices of %llu bits",
@@ -405,17 +405,26 @@ static lake_status decode_indices(struct lance_leaf_reader *reader, const struct
     if (status == LAKE_OK)
         status = lance_chunk_decode_fixed(&reader->codec, encoding, buffers, count, bits,
                                           reader->scratch.data, err);
-    if (status != LAKE_OK || count == 0)
-        return status;
-    const uint8_t *indices = reader->scratch.data;
-    if (lance_highest_index(indices, bits, count) >= items->count) {
+    if (status == LAKE_OK &&
+        lance_highest_index(reader->scratch.data, bits, count) >= reader->page_dictionary.count)
         status = clear_hidden_indices(reader, chunk, bits, count, err);
-        if (status != LAKE_OK)
-            return status;
-        if (items->count == 0)
-            return lance_leaf_values_append_zeros(out, count, err);
-    }
-    return lance_dictionary_look_up(reader, indices, bits, count, out, err);
+    if (status == LAKE_OK)
+        reader->scratch.size = (size_t)(count * (bits / 8));
+    return status;
+}
+
+/* What indices [first, first + count) stand for. */
+static lake_status look_up(struct lance_leaf_reader *reader, const struct base_buffer *indices,
+                           uint64_t first, uint64_t count, struct lance_leaf_values *out,
+                           struct lake_error *err)
+{
+    uint64_t bits = lance_encoding_value_bits(reader->layout.values);
+    if (count == 0)
+        return LAKE_OK;
+    if (reader->page_dictionary.count == 0)
+        return lance_leaf_values_append_zeros(out, count, err);
+    return lance_dictionary_look_up(reader, indices->data + first * (bits / 8), bits, count, out,
+                                    err);
 }
 
 static lake_status decode_packed(struct lance_leaf_reader *reader,
@@ -447,8 +456,10 @@ static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_
     struct lance_chunk_buffers buffers = {chunk->buffers, chunk->buffer_count};
     struct lance_variable_view view;
     lake_status status;
-    if (reader->page_has_dictionary)
-        return decode_indices(reader, chunk, buffers, count, out, err);
+    if (reader->page_has_dictionary) {
+        status = decode_indices(reader, chunk, buffers, count, err);
+        return status != LAKE_OK ? status : look_up(reader, &reader->scratch, 0, count, out, err);
+    }
     switch (reader->type.kind) {
     case LANCE_LEAF_VARIABLE:
         status = lance_chunk_decode_variable(&reader->codec, reader->layout.values, buffers, count,
@@ -486,17 +497,87 @@ static uint64_t find_chunk(const struct lance_leaf_reader *reader, uint64_t posi
     return low;
 }
 
+/* The last chunk to read with chunks [index, last]: those of the rows that follow, as long as
+ * little lies between. */
+static uint64_t read_with(const struct lance_leaf_reader *reader, uint64_t index, uint64_t last,
+                          bool by_row)
+{
+    const struct lance_file_page *page = lance_page_of(reader);
+    const struct lance_chunk *chunks = reader->chunks;
+    bool in_window = reader->window_buffer == 1 && chunks[index].offset >= reader->window_start &&
+                     chunks[last + 1].offset <= reader->window_start + reader->window.size;
+    for (size_t i = 0; !in_window && i < reader->next_run_count; i++) {
+        const struct lance_run *run = &reader->next_runs[i];
+        uint64_t start = run->start - page->first_row; /* runs ascend */
+        if (start >= page->row_count)
+            break;
+        uint64_t chunk = find_chunk(reader, start, by_row);
+        uint64_t end = BASE_MIN(start + run->count, page->row_count);
+        if (chunks[chunk].offset > chunks[last + 1].offset + reader->gap_bytes ||
+            chunks[chunk].offset > chunks[index].offset + reader->window_bytes)
+            break;
+        last = BASE_MAX(last, find_chunk(reader, end - 1, by_row));
+    }
+    return last;
+}
+
 static uint64_t chunk_values(const struct lance_leaf_reader *reader, uint64_t index)
 {
     return reader->chunks[index + 1].first_value - reader->chunks[index].first_value;
 }
 
-/* Decodes a chunk whole into the cache, unless it is there. */
+/* Whether parts of the page's chunks are decoded when they are wanted. */
+static bool has_ranges(const struct lance_leaf_reader *reader)
+{
+    return !reader->page_has_dictionary && reader->type.kind == LANCE_LEAF_FIXED &&
+           reader->type.item_bits >= 8 && lance_chunk_has_ranges(reader->layout.values);
+}
+
+/* A chunk of a page without lists as far as its parts have it in common. */
+static lake_status cache_flat(struct lance_leaf_reader *reader, struct chunk_view *chunk,
+                              uint64_t count, struct lake_error *err)
+{
+    struct lance_chunk_buffers buffers = {chunk->buffers, chunk->buffer_count};
+    if (has_ranges(reader))
+        return lance_chunk_open(&reader->codec, reader->layout.values, chunk->buffers[0], count,
+                                reader->type.item_bits, &reader->open_chunk, err);
+    if (!reader->page_has_dictionary)
+        return decode_values(reader, chunk, count, &reader->cache, err);
+    lake_status status = decode_indices(reader, chunk, buffers, count, err);
+    if (status == LAKE_OK) {
+        struct base_buffer indices = reader->scratch;
+        reader->scratch = reader->cache_indices;
+        reader->cache_indices = indices;
+    }
+    return status;
+}
+
+static lake_status append_cached(struct lance_leaf_reader *reader, uint64_t first, uint64_t count,
+                                 struct lake_error *err)
+{
+    struct lance_leaf_values *out = &reader->values;
+    uint8_t *to;
+    if (reader->page_has_dictionary)
+        return look_up(reader, &reader->cache_indices, first, count, out, err);
+    if (!has_ranges(reader))
+        return lance_leaf_values_append_slice(out, &reader->cache, first, count, err);
+    lake_status status = lance_leaf_values_reserve(out, count, &to, err);
+    if (status == LAKE_OK)
+        status = lance_chunk_decode_range(&reader->open_chunk, first, count, to, err);
+    if (status == LAKE_OK)
+        lance_leaf_values_grew(out, count);
+    return status;
+}
+
+/* Loads a chunk into the cache, unless it is there. */
 static lake_status load_cache(struct lance_leaf_reader *reader, uint64_t index, uint64_t last_index,
                               struct lake_error *err)
 {
     struct chunk_view chunk;
-    if (reader->cached_chunk == index && reader->type.kind != LANCE_LEAF_DICTIONARY)
+    bool flat = reader->layout.rep == NULL;
+    uint64_t count = chunk_values(reader, index);
+    /* Keys that are decoded for good hold for one read. */
+    if (reader->cached_chunk == index && (flat || reader->type.kind != LANCE_LEAF_DICTIONARY))
         return LAKE_OK;
     reader->cached_chunk = UINT64_MAX;
     lance_leaf_values_clear(&reader->cache);
@@ -510,7 +591,8 @@ static lake_status load_cache(struct lance_leaf_reader *reader, uint64_t index, 
         status = decode_levels(reader, reader->layout.def, chunk.def, chunk.levels,
                                &reader->cache_def, err);
     if (status == LAKE_OK)
-        status = decode_values(reader, &chunk, chunk_values(reader, index), &reader->cache, err);
+        status = flat ? cache_flat(reader, &chunk, count, err)
+                      : decode_values(reader, &chunk, count, &reader->cache, err);
     if (status == LAKE_OK)
         reader->cached_chunk = index;
     return status;
@@ -544,16 +626,15 @@ static lake_status read_flat_part(struct lance_leaf_reader *reader, uint64_t ind
         status = base_buffer_append(&reader->def, reader->cache_def.data + skip * 2,
                                     (size_t)count * 2, err);
     }
-    return status != LAKE_OK
-               ? status
-               : lance_leaf_values_append_slice(&reader->values, &reader->cache, skip, count, err);
+    return status != LAKE_OK ? status : append_cached(reader, skip, count, err);
 }
 
 static lake_status read_flat_rows(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
                                   struct lake_error *err)
 {
     uint64_t end = row + count;
-    uint64_t index = find_chunk(reader, row, false), last = find_chunk(reader, end - 1, false);
+    uint64_t index = find_chunk(reader, row, false);
+    uint64_t last = read_with(reader, index, find_chunk(reader, end - 1, false), false);
     lake_status status = LAKE_OK;
     /* Room for all of it at once; pages that follow make the buffer grow by doubling. */
     if (reader->type.kind == LANCE_LEAF_FIXED && reader->type.item_bits >= 8) {
@@ -661,7 +742,7 @@ static lake_status read_list_rows(struct lance_leaf_reader *reader, uint64_t row
                                   struct lake_error *err)
 {
     uint64_t index = find_chunk(reader, row, true), end = row + count;
-    uint64_t last = find_chunk(reader, end - 1, true);
+    uint64_t last = read_with(reader, index, find_chunk(reader, end - 1, true), true);
     uint64_t skip = row - reader->chunks[index].first_row, started = 0;
     bool first = true, done = false;
     lake_status status = LAKE_OK;

@@ -41,6 +41,7 @@ struct taking {
     struct lance_run *all_runs; /* of the parts */
     struct lance_run *gather;   /* by position: the row in its part */
     uint32_t *sources;          /* by position: the part */
+    bool in_order;              /* the parts' rows are already what was asked for */
 };
 
 /* ---- locating ---- */
@@ -183,6 +184,19 @@ static void make_runs(struct taking *taking, struct part *part, const struct req
     }
 }
 
+static bool in_order(const struct taking *taking)
+{
+    if (taking->part_count != 1 || taking->parts[0].row_count != taking->request_count) {
+        return false;
+    }
+    for (size_t i = 0; i < taking->request_count; i++) {
+        if (taking->gather[i].start != i) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static lake_status make_parts(struct taking *taking, enum lance_take_by by, struct lake_error *err)
 {
     size_t count = taking->request_count;
@@ -204,6 +218,7 @@ static lake_status make_parts(struct taking *taking, enum lance_take_by by, stru
         runs += part->run_count;
         start = end;
     }
+    taking->in_order = in_order(taking);
     return LAKE_OK;
 }
 
@@ -232,20 +247,6 @@ static lake_status read_part(const struct taking *taking, const struct part *par
     return LAKE_OK;
 }
 
-/* True when the parts' rows are already what was asked for. */
-static bool in_order(const struct taking *taking)
-{
-    if (taking->part_count != 1 || taking->parts[0].row_count != taking->request_count) {
-        return false;
-    }
-    for (size_t i = 0; i < taking->request_count; i++) {
-        if (taking->gather[i].start != i) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static lake_status take_column(const struct taking *taking, size_t column, struct ArrowArray *out,
                                struct lake_error *err)
 {
@@ -259,7 +260,7 @@ static lake_status take_column(const struct taking *taking, size_t column, struc
         pointers[i] = &arrays[i];
         status = read_part(taking, &taking->parts[i], column, &arrays[i], err);
     }
-    if (status == LAKE_OK && in_order(taking)) {
+    if (status == LAKE_OK && taking->in_order) {
         ArrowArrayMove(&arrays[0], out);
     } else if (status == LAKE_OK) {
         status = lance_array_gather(taking->fields[column]->arrow, pointers, count, taking->gather,

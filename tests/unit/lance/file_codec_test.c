@@ -320,6 +320,62 @@ static void layouts_are_printed_as_they_are_parsed(void **state)
     base_buffer_fini(&again);
 }
 
+/* Every range of a chunk is what stands there; one value too few in the buffer is damage. */
+static void ranges_of_a_chunk_are_its_values(void **state)
+{
+    enum {
+        COUNT = 700
+    };
+    static uint8_t values[8 * COUNT], stored[8 * COUNT], out[8 * COUNT];
+    struct lance_compressor compressor = {.level = 3};
+    (void)state;
+    for (size_t i = 0; i < sizeof(values); i++)
+        values[i] = (uint8_t)random_next();
+    for (unsigned form = 0; form < 8; form++) {
+        uint32_t width = form & 1 ? 8 : 4;
+        size_t bytes = (size_t)COUNT * width;
+        struct lance_encoding inner = flat(width * 8);
+        struct lance_encoding split = {.kind = LANCE_ENCODING_BYTE_STREAM_SPLIT, .values = &inner};
+        struct lance_encoding general = {.kind = LANCE_ENCODING_GENERAL,
+                                         .scheme = LANCE_LZ4,
+                                         .values = form & 2 ? &split : &inner};
+        const struct lance_encoding *encoding = form & 4 ? &general : general.values;
+        struct lance_codec_context context;
+        struct lance_open_chunk chunk;
+        struct base_buffer data;
+        lance_codec_context_init(&context);
+        base_buffer_init(&chunk.data, 1U << 20);
+        base_buffer_init(&data, 1U << 20);
+        memcpy(stored, values, bytes);
+        if (form & 2)
+            lance_bytes_split(width, COUNT, values, stored);
+        struct lake_bytes plain = {stored, bytes};
+        if (form & 4)
+            assert_int_equal(lance_compress(&compressor, LANCE_LZ4, plain, 1, &data, NULL),
+                             LAKE_OK);
+        else
+            assert_int_equal(base_buffer_append(&data, stored, bytes, NULL), LAKE_OK);
+        assert_true(lance_chunk_has_ranges(encoding));
+        assert_int_equal(lance_chunk_open(&context, encoding, base_buffer_view(&data), COUNT,
+                                          width * 8, &chunk, NULL),
+                         LAKE_OK);
+        for (uint64_t first = 0; first < COUNT; first += 1 + random_next() % 90) {
+            uint64_t count = 1 + random_next() % (COUNT - first);
+            assert_int_equal(lance_chunk_decode_range(&chunk, first, count, out, NULL), LAKE_OK);
+            assert_memory_equal(out, values + first * width, count * width);
+        }
+        chunk.count = COUNT + 1;
+        assert_int_equal(lance_chunk_decode_range(&chunk, 0, 1, out, NULL), LAKE_DATA_LOSS);
+        base_buffer_fini(&data);
+        base_buffer_fini(&chunk.data);
+        lance_codec_context_fini(&context);
+    }
+    struct lance_encoding packed = {.kind = LANCE_ENCODING_INLINE_BITPACKING, .bits = 32};
+    assert_false(lance_chunk_has_ranges(&packed));
+    assert_false(lance_chunk_has_ranges(NULL));
+    lance_compressor_fini(&compressor);
+}
+
 /* general(general(general(… nested without end must stop at a depth, not at the stack's end. */
 static void deeply_nested_encodings_are_refused(void **state)
 {
@@ -355,6 +411,7 @@ int main(void)
         cmocka_unit_test(out_of_line_tails_are_told_apart_by_length),
         cmocka_unit_test(fsst_codes_expand_to_their_symbols),
         cmocka_unit_test(layouts_are_printed_as_they_are_parsed),
+        cmocka_unit_test(ranges_of_a_chunk_are_its_values),
         cmocka_unit_test(deeply_nested_encodings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
