@@ -1,11 +1,6 @@
 /*
  * An append (DESIGN 8): data files -> transaction -> reference delta -> manifest, the commit point
  * -> operation record. The first three are lance's, with the delta written in its hook.
- *
- * The operation's ID and content digest stand in the version's transaction, so that a process which
- * dies between the last two steps leaves enough to restore the record: every append whose ID has no
- * record first looks at the versions above the last recorded one. Normally there are none, and the
- * look is the probe for the newest version that an append makes anyway.
  */
 #include "meta_internal.h"
 
@@ -120,51 +115,10 @@ static lake_status check_incarnation(const struct meta_append *append,
 /* ---- with the table's gate held ---- */
 
 struct commit {
-    struct meta_authority *authority;
+    struct meta_commit base;
     const struct meta_append *append;
-    const struct meta_registration *registration;
-    const char *operation_id;
     struct meta_uri_set *uris;
-    struct storage_store *store;
 };
-
-/* A version that an append made, as its transaction tells; NOT_FOUND for other versions. */
-static lake_status read_operation(const struct lance_dataset *dataset, const char *incarnation,
-                                  char operation_id[BASE_UUID_TEXT_BYTES],
-                                  struct meta_operation *out, struct lake_error *err)
-{
-    struct base_buffer value;
-    struct base_uuid id;
-    base_buffer_init(&value, 256);
-    lake_status status =
-        lance_dataset_transaction_property(dataset, META_PROPERTY_OPERATION, &value, err);
-    if (status != LAKE_OK)
-        goto out;
-    struct lake_str text = {(const char *)value.data, value.size};
-    if (!base_uuid_parse(text, &id)) {
-        status = lake_fail(err, LAKE_NOT_FOUND, "the operation ID in a transaction is not a UUID");
-        goto out;
-    }
-    base_uuid_format(&id, operation_id);
-    status = lance_dataset_transaction_property(dataset, META_PROPERTY_CONTENT, &value, err);
-    if (status != LAKE_OK)
-        goto out;
-    text = (struct lake_str){(const char *)value.data, value.size};
-    if (!base_sha256_hex_valid(text) || !base_hex_decode(text, out->content_sha256)) {
-        status = lake_fail(err, LAKE_NOT_FOUND, "the digest in a transaction is not a SHA-256");
-        goto out;
-    }
-    out->row_count = 0;
-    if (lance_dataset_transaction_property(dataset, META_PROPERTY_ROWS, &value, NULL) == LAKE_OK)
-        (void)base_str_to_u64((struct lake_str){(const char *)value.data, value.size},
-                              &out->row_count);
-    out->version = lance_dataset_version(dataset);
-    memcpy(out->incarnation, incarnation, BASE_UUID_TEXT_BYTES);
-    out->recorded_unix_ms = base_clock_unix_ms();
-out:
-    base_buffer_fini(&value);
-    return status;
-}
 
 /* Any Lance writer may change a table's columns, also just now. The rows have the registered ones,
  * and are written by the dataset's: where these differ, values would be taken for those of another
@@ -172,7 +126,7 @@ out:
 static lake_status check_dataset_schema(const struct commit *commit,
                                         const struct lance_dataset *dataset, struct lake_error *err)
 {
-    const struct meta_name *name = &commit->registration->name;
+    const struct meta_name *name = &commit->base.registration->name;
     const struct ArrowSchema *have = lance_dataset_schema(dataset);
     const struct ArrowSchema *given = commit->append->schema;
     if (have->n_children != given->n_children)
@@ -200,106 +154,24 @@ static lake_status check_dataset_schema(const struct commit *commit,
     return LAKE_OK;
 }
 
-/* Records the operations of versions (recorded, latest], which a crash left unrecorded or which
- * another writer of Lance made (they have no operation). */
-static lake_status restore_records(const struct commit *commit, uint64_t recorded, uint64_t latest,
-                                   struct lake_error *err)
-{
-    for (uint64_t version = recorded + 1; version <= latest; version++) {
-        struct lance_dataset *dataset = NULL;
-        struct meta_operation operation;
-        char operation_id[BASE_UUID_TEXT_BYTES];
-        lake_status status = lance_dataset_open(commit->store, NULL, NULL, version, &dataset, err);
-        if (status == LAKE_NOT_FOUND)
-            continue; /* cleaned up by another writer: its rows are in the versions above */
-        if (status != LAKE_OK)
-            return status;
-        status = read_operation(dataset, commit->registration->incarnation, operation_id,
-                                &operation, err);
-        lance_dataset_unref(dataset);
-        if (status == LAKE_NOT_FOUND)
-            continue;
-        if (status == LAKE_OK)
-            status = meta_operation_record(commit->authority, &commit->registration->name,
-                                           operation_id, &operation, err);
-        if (status != LAKE_OK)
-            return status;
-        base_log(BASE_LOG_INFO, "restored the record of an append from its version", "operation_id",
-                 operation_id, NULL);
-    }
-    return LAKE_OK;
-}
-
-/* NOT_FOUND: the operation has not been committed. */
-static lake_status find_operation(const struct commit *commit, struct meta_append_result *out,
-                                  struct lake_error *err)
-{
-    struct meta_operation operation;
-    lake_status status = meta_operation_get(commit->authority, &commit->registration->name,
-                                            commit->operation_id, &operation, err);
-    if (status != LAKE_OK)
-        return status;
-    if (memcmp(operation.content_sha256, commit->append->content_sha256, BASE_SHA256_BYTES) != 0)
-        return lake_fail(err, LAKE_ALREADY_EXISTS,
-                         "operation ID %s was committed as version %" PRIu64
-                         " with different content; use a new ID for other rows",
-                         commit->operation_id, operation.version);
-    if (strcmp(operation.incarnation, commit->registration->incarnation) != 0)
-        return lake_fail(err, LAKE_FAILED_PRECONDITION,
-                         "operation ID %s was committed to incarnation %s of the table, which has "
-                         "been dropped since; use a new ID to add the rows to the present one",
-                         commit->operation_id, operation.incarnation);
-    *out = (struct meta_append_result){
-        .version = operation.version, .row_count = operation.row_count, .replayed = true};
-    memcpy(out->incarnation, operation.incarnation, sizeof(out->incarnation));
-    return LAKE_OK;
-}
-
-/* The newest version, opened; what was unrecorded is recorded then. */
-static lake_status open_newest(struct commit *commit, struct lance_dataset **out,
-                               struct lake_error *err)
-{
-    const struct meta_registration *registration = commit->registration;
-    uint64_t recorded = 0;
-    struct lance_dataset *dataset = NULL;
-    lake_status status = meta_dataset_newest(commit->authority, registration, commit->store,
-                                             &recorded, &dataset, err);
-    if (status != LAKE_OK)
-        return status;
-    uint64_t latest = lance_dataset_version(dataset);
-    if (latest > recorded)
-        status = restore_records(commit, recorded, latest, err);
-    if (status != LAKE_OK) {
-        lance_dataset_unref(dataset);
-        return status;
-    }
-    *out = dataset;
-    return LAKE_OK;
-}
-
 static lake_status publish(const struct commit *commit, struct lance_dataset *base,
                            uint64_t *version, struct lake_error *err)
 {
-    char digest[BASE_SHA256_HEX_BYTES];
-    char rows[24];
-    base_hex_encode((struct lake_bytes){commit->append->content_sha256, BASE_SHA256_BYTES}, digest);
-    (void)snprintf(rows, sizeof(rows), "%" PRIu64, commit->append->row_count);
-    const struct lance_key_value properties[] = {{META_PROPERTY_OPERATION, commit->operation_id},
-                                                 {META_PROPERTY_CONTENT, digest},
-                                                 {META_PROPERTY_ROWS, rows}};
-    struct meta_delta_writer delta = {.authority = commit->authority,
-                                      .incarnation = commit->registration->incarnation,
-                                      .operation_id = commit->operation_id,
+    struct meta_commit_marks marks;
+    meta_commit_mark(&commit->base, commit->append->row_count, &marks);
+    struct meta_delta_writer delta = {.authority = commit->base.authority,
+                                      .incarnation = commit->base.registration->incarnation,
+                                      .operation_id = commit->base.operation_id,
                                       .added = commit->uris};
     struct lance_commit_options options;
     lance_commit_options_init(&options);
-    options.properties = properties;
-    options.property_count = BASE_ARRAY_LEN(properties);
+    options.properties = marks.properties;
+    options.property_count = BASE_ARRAY_LEN(marks.properties);
     options.before_publish = meta_delta_before_publish;
     options.context = &delta;
 
     struct lance_append *writer = NULL;
-    lake_status status = lance_append_new(commit->store, base, &writer, err);
+    lake_status status = lance_append_new(commit->base.store, base, &writer, err);
     for (size_t i = 0; i < commit->append->batch_count && status == LAKE_OK; i++) {
         if (commit->append->batches[i].length > 0)
             status = lance_append_write(writer, &commit->append->batches[i], err);
@@ -326,15 +198,16 @@ static lake_status commit_held(struct commit *commit, struct meta_append_result 
 {
     struct lance_dataset *base = NULL;
     uint64_t version = 0;
-    lake_status status = find_operation(commit, out, err);
+    lake_status status = meta_commit_find(&commit->base, out, err);
     if (status != LAKE_NOT_FOUND)
         return status;
-    status = meta_table_store(commit->authority, &commit->registration->name, &commit->store, err);
+    status = meta_table_store(commit->base.authority, &commit->base.registration->name,
+                              &commit->base.store, err);
     if (status == LAKE_OK)
-        status = open_newest(commit, &base, err);
+        status = meta_commit_open_newest(&commit->base, &base, err);
     if (status != LAKE_OK)
         goto out;
-    status = find_operation(commit, out, err);
+    status = meta_commit_find(&commit->base, out, err);
     if (status != LAKE_NOT_FOUND)
         goto out;
     status = check_dataset_schema(commit, base, err);
@@ -345,26 +218,20 @@ static lake_status commit_held(struct commit *commit, struct meta_append_result 
     if (status != LAKE_OK)
         goto out;
 
-    struct meta_operation operation = {.version = version,
-                                       .row_count = commit->append->row_count,
-                                       .recorded_unix_ms = base_clock_unix_ms()};
-    memcpy(operation.content_sha256, commit->append->content_sha256, BASE_SHA256_BYTES);
-    memcpy(operation.incarnation, commit->registration->incarnation, BASE_UUID_TEXT_BYTES);
     status = BASE_FAULT("meta.append.before_record", err);
     if (status == LAKE_OK)
-        status = meta_operation_record(commit->authority, &commit->registration->name,
-                                       commit->operation_id, &operation, err);
+        status = meta_commit_record(&commit->base, version, commit->append->row_count, err);
     if (status == LAKE_OK)
         status = BASE_FAULT("meta.append.after_record", err);
     if (status != LAKE_OK) {
-        status = unrecorded(version, commit->operation_id, err);
+        status = unrecorded(version, commit->base.operation_id, err);
         goto out;
     }
-    *out = (struct meta_append_result){.version = version, .row_count = operation.row_count};
-    memcpy(out->incarnation, operation.incarnation, sizeof(out->incarnation));
+    *out = (struct meta_append_result){.version = version, .row_count = commit->append->row_count};
+    memcpy(out->incarnation, commit->base.registration->incarnation, sizeof(out->incarnation));
 out:
     lance_dataset_unref(base);
-    storage_store_unref(commit->store);
+    storage_store_unref(commit->base.store);
     return status;
 }
 
@@ -423,10 +290,11 @@ lake_status meta_append_commit(struct meta_authority *authority,
                            "table %s.%s was dropped and created again meanwhile; try again",
                            append->name.namespace_name, append->name.table);
     if (status == LAKE_OK) {
-        struct commit commit = {.authority = authority,
+        struct commit commit = {.base = {.authority = authority,
+                                         .registration = &held,
+                                         .operation_id = operation_id,
+                                         .content_sha256 = append->content_sha256},
                                 .append = append,
-                                .registration = &held,
-                                .operation_id = operation_id,
                                 .uris = &uris};
         status = commit_held(&commit, out, err);
     }

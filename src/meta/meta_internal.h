@@ -212,6 +212,39 @@ lake_status meta_operation_record(struct meta_authority *authority, const struct
 lake_status meta_operation_prune(struct meta_authority *authority, int64_t now_unix_ms,
                                  uint64_t *pruned, struct lake_error *err);
 
+/* ---- commit.c ---- */
+
+struct meta_append_result { /* of any operation with an ID */
+    uint64_t version;
+    char incarnation[BASE_UUID_TEXT_BYTES];
+    uint64_t row_count;
+    bool replayed;
+};
+struct meta_commit { /* borrows everything */
+    struct meta_authority *authority;
+    const struct meta_registration *registration;
+    const char *operation_id;
+    const uint8_t *content_sha256; /* BASE_SHA256_BYTES: the same ID with other content fails */
+    struct storage_store *store;
+};
+/* NOT_FOUND: the operation has not been committed. */
+lake_status meta_commit_find(const struct meta_commit *commit, struct meta_append_result *out,
+                             struct lake_error *err);
+/* The newest version, opened; what was unrecorded is recorded then. The table's gate is held. */
+lake_status meta_commit_open_newest(const struct meta_commit *commit, struct lance_dataset **out,
+                                    struct lake_error *err);
+/* What the version's transaction says of the operation; `out` must outlive the commit. */
+struct meta_commit_marks {
+    char digest[BASE_SHA256_HEX_BYTES];
+    char rows[24];
+    struct lance_key_value properties[3];
+};
+void meta_commit_mark(const struct meta_commit *commit, uint64_t row_count,
+                      struct meta_commit_marks *out);
+/* After the version is there. The table's gate is held. */
+lake_status meta_commit_record(const struct meta_commit *commit, uint64_t version,
+                               uint64_t row_count, struct lake_error *err);
+
 /* ---- deltas.c (NAT-12) ---- */
 
 #define META_DELTA_REMOVES_ALL 1u /* a drop: everything that the incarnation referred to */
@@ -367,12 +400,6 @@ struct meta_append {
     size_t batch_count;
     uint64_t row_count;
     uint8_t content_sha256[BASE_SHA256_BYTES];
-};
-struct meta_append_result {
-    uint64_t version;
-    char incarnation[BASE_UUID_TEXT_BYTES];
-    uint64_t row_count;
-    bool replayed;
 };
 /* DESIGN 8. OUTCOME_UNKNOWN: the same operation ID again tells. */
 lake_status meta_append_commit(struct meta_authority *authority,
