@@ -11,6 +11,7 @@ enum lance_option {
     OPTION_COLUMNS,
     OPTION_FILTER,
     OPTION_ROWS,
+    OPTION_ROW_IDS,
     OPTION_FORMAT,
     OPTION_OUTPUT,
     OPTION_O,
@@ -21,8 +22,8 @@ enum lance_option {
     OPTION_COUNT
 };
 static const char *const option_names[OPTION_COUNT + 1] = {
-    "version=", "branch=", "tag=",  "columns=",     "filter=",  "rows=", "format=",
-    "output=",  "o=",      "mode=", "data-format=", "profile=", "file="};
+    "version=", "branch=", "tag=", "columns=", "filter=",      "rows=",    "row-ids=",
+    "format=",  "output=", "o=",   "mode=",    "data-format=", "profile=", "file="};
 
 #define BIT(option)   (1u << (option))
 #define WHICH_VERSION (BIT(OPTION_VERSION) | BIT(OPTION_BRANCH) | BIT(OPTION_TAG))
@@ -36,7 +37,7 @@ static const struct verb {
     bool takes_input;
 } verbs[] = {
     {"cat", lance_cat, READ_OPTIONS | BIT(OPTION_FILTER), false},
-    {"take", lance_take_rows, READ_OPTIONS | BIT(OPTION_ROWS), false},
+    {"take", lance_take_rows, READ_OPTIONS | BIT(OPTION_ROWS) | BIT(OPTION_ROW_IDS), false},
     {"write", lance_write, BIT(OPTION_MODE) | BIT(OPTION_DATA_FORMAT) | BIT(OPTION_PROFILE), true},
     {"verify", lance_verify, WHICH_VERSION, false},
     {"stat", lance_stat, WHICH_VERSION, false},
@@ -143,6 +144,9 @@ static bool set_option(struct lance_arguments *arguments, enum lance_option opti
     case OPTION_ROWS:
         arguments->rows = value;
         break;
+    case OPTION_ROW_IDS:
+        arguments->row_ids = value;
+        break;
     case OPTION_MODE:
         arguments->mode = value;
         break;
@@ -222,8 +226,8 @@ const struct cli_command cli_lance = {
     "lance", "look into Lance datasets by their path, and write them",
     "Usage: lake lance cat PATH [--version N] [--branch NAME] [--tag NAME] [--columns a,b]\n"
     "                [--filter 'SQL PREDICATE'] [--format table|csv|json|arrow] [-o FILE]\n"
-    "       lake lance take PATH --rows 5,3,3,100 [--version N] [--branch NAME] [--tag NAME]\n"
-    "                [--columns a,b] [--format table|csv|json|arrow] [-o FILE]\n"
+    "       lake lance take PATH --rows 5,3,3,100 | --row-ids 7,2 [--version N] [--branch NAME]\n"
+    "                [--tag NAME] [--columns a,b] [--format table|csv|json|arrow] [-o FILE]\n"
     "       lake lance write PATH IN.arrow [--mode create|append|overwrite]\n"
     "                [--data-format 2.1|2.2] [--profile balanced|fast|small]\n"
     "       lake lance verify PATH [--version N] [--branch NAME] [--tag NAME]\n"
@@ -231,8 +235,8 @@ const struct cli_command cli_lance = {
     "\n"
     "PATH is a dataset's directory; where it is only read also NAMESPACE.TABLE, which the\n"
     "servers find. cat prints rows in the order of a scan; take prints those at offsets among\n"
-    "the live rows, from 0, in the order given. verify decodes every page and looks for every\n"
-    "file that the version refers to.\n"
+    "the live rows, from 0, or with the given values of _rowid, in the order given. verify\n"
+    "decodes every page and looks for every file that the version refers to.\n"
     "\n"
     "Examples:\n"
     "  lake lance cat frames.lance --columns episode,step --filter 'step < 3'\n"

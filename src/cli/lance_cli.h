@@ -18,6 +18,7 @@ struct lance_arguments {
     const char *columns;
     const char *filter;
     const char *rows;
+    const char *row_ids;
     const char *output; /* NULL: stdout */
     const char *mode;
     const char *data_format;

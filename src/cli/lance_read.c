@@ -196,7 +196,7 @@ lake_status lance_cat(const struct lance_arguments *arguments, struct lake_error
 /* ---- take ---- */
 
 /* "5,3,3,100"; base_free the rows. */
-static lake_status parse_rows(const char *text, uint64_t **out, size_t *count,
+static lake_status parse_rows(const char *option, const char *text, uint64_t **out, size_t *count,
                               struct lake_error *err)
 {
     size_t most = 1;
@@ -211,7 +211,8 @@ static lake_status parse_rows(const char *text, uint64_t **out, size_t *count,
         if (!base_str_to_u64((struct lake_str){text, size}, &rows[(*count)++])) {
             base_free(rows);
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "--rows takes offsets like 5,3,3,100, not \"%.*s\"", (int)size, text);
+                             "%s takes numbers like 5,3,3,100, not \"%.*s\"", option, (int)size,
+                             text);
         }
         text += size + (text[size] == ',');
     }
@@ -281,9 +282,12 @@ lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake
                                       .private_data = &taken};
     uint64_t *rows = NULL;
     size_t count = 0;
-    if (arguments->rows == NULL)
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "take needs --rows, such as --rows 5,3,3,100");
-    lake_status status = parse_rows(arguments->rows, &rows, &count, err);
+    bool ids = arguments->row_ids != NULL;
+    if ((arguments->rows != NULL) == ids)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "take needs --rows or --row-ids, such as --rows 5,3,3,100");
+    lake_status status = ids ? parse_rows("--row-ids", arguments->row_ids, &rows, &count, err)
+                             : parse_rows("--rows", arguments->rows, &rows, &count, err);
     if (status == LAKE_OK)
         status = lance_open(arguments, &dataset, err);
     if (status == LAKE_OK)
@@ -291,8 +295,8 @@ lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake
     if (status == LAKE_OK)
         status = projected_schema(dataset, columns, &taken.schema, err);
     if (status == LAKE_OK)
-        status = lance_take(dataset, LANCE_TAKE_OFFSETS, rows, count, columns.indices,
-                            columns.count, &taken.rows, err);
+        status = lance_take(dataset, ids ? LANCE_TAKE_IDS : LANCE_TAKE_OFFSETS, rows, count,
+                            columns.indices, columns.count, &taken.rows, err);
     if (status == LAKE_OK)
         status = print(arguments, &stream, err);
     if (taken.schema.release != NULL)

@@ -274,6 +274,147 @@ lake_status lance_row_ids_read(struct lake_bytes sequence, uint64_t start, uint6
     return finish(&reading, failed, err);
 }
 
+/* ---- finding ---- */
+
+struct finding {
+    const uint64_t *ids; /* ascending */
+    size_t id_count;
+    struct lance_row_id_hit *hits;
+    size_t hit_count;
+    uint64_t first_row; /* of the segment */
+};
+
+/* The first of the ids that is not below `id`. */
+static size_t first_id(const struct finding *finding, uint64_t id)
+{
+    size_t low = 0;
+    size_t high = finding->id_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (finding->ids[middle] < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* How many numbers of an ascending array are below `number`. */
+static uint64_t count_below(const struct encoded_array *array, uint64_t number)
+{
+    uint64_t low = 0;
+    uint64_t high = array->count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (array_at(array, middle) < number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool array_has(const struct encoded_array *array, uint64_t at, uint64_t number)
+{
+    return at < array->count && array_at(array, at) == number;
+}
+
+/* False for an id that is in the sequence twice. */
+static bool hit(struct finding *finding, size_t index, uint64_t rank)
+{
+    if (finding->hit_count == finding->id_count) {
+        return false;
+    }
+    finding->hits[finding->hit_count++] =
+        (struct lance_row_id_hit){index, finding->first_row + rank};
+    return true;
+}
+
+static bool find_in_range(struct finding *finding, const struct segment *segment)
+{
+    uint64_t counted = 0; /* bits of the bitmap that were looked at, */
+    uint64_t set = 0;     /* and those of them that are set */
+    bool good = true;
+    for (size_t i = first_id(finding, segment->start);
+         good && i < finding->id_count && finding->ids[i] < segment->end; i++) {
+        uint64_t at = finding->ids[i] - segment->start;
+        if (segment->kind == SEGMENT_RANGE) {
+            good = hit(finding, i, at);
+        } else if (segment->kind == SEGMENT_RANGE_WITH_HOLES) {
+            uint64_t holes = count_below(&segment->array, finding->ids[i]);
+            if (!array_has(&segment->array, holes, finding->ids[i])) {
+                good = holes <= at && hit(finding, i, at - holes);
+            }
+        } else if (bit_at(segment->bitmap, at)) {
+            for (; counted % 8 == 0 && counted + 8 <= at; counted += 8) {
+                set += (uint64_t)__builtin_popcount(segment->bitmap.data[counted / 8]);
+            }
+            uint64_t before = 0;
+            for (uint64_t bit = counted; bit < at; bit++) {
+                before += bit_at(segment->bitmap, bit);
+            }
+            good = hit(finding, i, set + before);
+        }
+    }
+    return good;
+}
+
+static bool find_in_array(struct finding *finding, const struct segment *segment)
+{
+    const struct encoded_array *array = &segment->array;
+    bool good = true;
+    if (segment->kind == SEGMENT_SORTED_ARRAY && array->count > 0) {
+        for (size_t i = first_id(finding, array_at(array, 0)); good && i < finding->id_count; i++) {
+            uint64_t at = count_below(array, finding->ids[i]);
+            if (at == array->count) {
+                break;
+            }
+            good = !array_has(array, at, finding->ids[i]) || hit(finding, i, at);
+        }
+        return good;
+    }
+    for (uint64_t at = 0; good && at < array->count; at++) {
+        uint64_t number = array_at(array, at);
+        for (size_t i = first_id(finding, number);
+             good && i < finding->id_count && finding->ids[i] == number; i++) {
+            good = hit(finding, i, at);
+        }
+    }
+    return good;
+}
+
+lake_status lance_row_ids_find(struct lake_bytes sequence, const uint64_t *ids, size_t id_count,
+                               struct lance_row_id_hit *hits, size_t *hit_count,
+                               struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(sequence);
+    struct finding finding = {.ids = ids, .id_count = id_count, .hits = hits};
+    struct lance_wire_field field;
+    bool failed = false;
+    while (lance_wire_next(&cursor, &field, &failed)) {
+        struct segment segment;
+        if (field.number != 1 || field.wire_type != 2) {
+            continue;
+        }
+        if (!parse_segment(field.bytes, &segment)) {
+            return broken(err);
+        }
+        bool good = segment.kind >= SEGMENT_SORTED_ARRAY ? find_in_array(&finding, &segment)
+                                                         : find_in_range(&finding, &segment);
+        if (!good ||
+            !base_u64_add(finding.first_row, segment_count(&segment), &finding.first_row)) {
+            return broken(err);
+        }
+    }
+    if (failed) {
+        return broken(err);
+    }
+    *hit_count = finding.hit_count;
+    return LAKE_OK;
+}
+
 /* A run: { 1 span: a segment, of which only how many numbers it has matters, 2 version } */
 static bool parse_run(struct lake_bytes message, uint64_t *count, uint64_t *version)
 {

@@ -5,6 +5,7 @@
  */
 #include "array_build.h"
 #include "parallel.h"
+#include "row_sequence.h"
 #include "table.h"
 
 #include <inttypes.h>
@@ -130,6 +131,98 @@ static lake_status locate_addresses(struct taking *taking, const uint64_t *rows,
         taking->requests[i] = (struct request){found, row, i};
     }
     return LAKE_OK;
+}
+
+struct sorted_id {
+    uint64_t id;
+    size_t position;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const struct sorted_id *)a)->id;
+    uint64_t y = ((const struct sorted_id *)b)->id;
+    return x < y ? -1 : x > y;
+}
+
+/* The rows that ids have now: an update leaves the id at the old row, which is deleted, too. */
+static lake_status keep_live_hits(struct taking *taking, size_t fragment,
+                                  const struct sorted_id *sorted,
+                                  const struct lance_row_id_hit *hits, size_t hit_count,
+                                  struct lake_error *err)
+{
+    struct lance_deletions *deletions = NULL;
+    lake_status status =
+        hit_count == 0 ? LAKE_OK
+                       : lance_dataset_open_deletions(taking->dataset, fragment, &deletions, err);
+    for (size_t i = 0; status == LAKE_OK && i < hit_count; i++) {
+        size_t position = sorted[hits[i].index].position;
+        if (hits[i].row >= taking->dataset->fragment_rows[fragment]) {
+            status = lake_fail(err, LAKE_DATA_LOSS,
+                               "the row ids of fragment %" PRIu64 " are more than its rows",
+                               taking->dataset->manifest->pb->fragments[fragment]->id);
+        } else if (deletions == NULL || !lance_deletions_has(deletions, hits[i].row)) {
+            taking->requests[position] = (struct request){fragment, hits[i].row, position};
+        }
+    }
+    lance_deletions_unref(deletions);
+    return status;
+}
+
+/* The manifest's sequences are the index: each says without being unfolded where an id stands. */
+static lake_status find_ids(struct taking *taking, const struct sorted_id *sorted,
+                            const uint64_t *ids, struct lance_row_id_hit *hits,
+                            struct lake_error *err)
+{
+    const LancePb__Manifest *pb = taking->dataset->manifest->pb;
+    lake_status status = LAKE_OK;
+    for (size_t f = 0; status == LAKE_OK && f < pb->n_fragments; f++) {
+        const LancePb__DataFragment *fragment = pb->fragments[f];
+        struct lake_bytes sequence = {fragment->inline_row_ids.data, fragment->inline_row_ids.len};
+        size_t count = 0;
+        if (!fragment->has_inline_row_ids) {
+            return lake_fail(err, LAKE_UNIMPLEMENTED,
+                             "the row ids of fragment %" PRIu64
+                             " are not kept in the manifest, where alone they are read from",
+                             fragment->id);
+        }
+        status = lance_row_ids_find(sequence, ids, taking->request_count, hits, &count, err);
+        if (status == LAKE_OK) {
+            status = keep_live_hits(taking, f, sorted, hits, count, err);
+        }
+    }
+    return status;
+}
+
+static lake_status locate_ids(struct taking *taking, const uint64_t *rows, struct lake_error *err)
+{
+    size_t count = taking->request_count;
+    struct sorted_id *sorted = base_alloc_array(count + 1, sizeof(*sorted));
+    uint64_t *ids = base_alloc_array(count + 1, sizeof(*ids));
+    struct lance_row_id_hit *hits = base_alloc_array(count + 1, sizeof(*hits));
+    lake_status status = sorted == NULL || ids == NULL || hits == NULL
+                             ? base_fail_no_memory(err, count * sizeof(*sorted))
+                             : LAKE_OK;
+    if (status == LAKE_OK) {
+        for (size_t i = 0; i < count; i++) {
+            sorted[i] = (struct sorted_id){rows[i], i};
+            taking->requests[i].fragment = SIZE_MAX;
+        }
+        qsort(sorted, count, sizeof(*sorted), by_id);
+        for (size_t i = 0; i < count; i++) {
+            ids[i] = sorted[i].id;
+        }
+        status = find_ids(taking, sorted, ids, hits, err);
+    }
+    for (size_t i = 0; status == LAKE_OK && i < count; i++) {
+        if (taking->requests[i].fragment == SIZE_MAX) {
+            status = no_such_row(taking->dataset, "row with the id", rows[i], err);
+        }
+    }
+    base_free(sorted);
+    base_free(ids);
+    base_free(hits);
+    return status;
 }
 
 static int by_place(const void *a, const void *b)
@@ -356,8 +449,7 @@ static lake_status locate(struct taking *taking, enum lance_take_by by, const ui
         return locate_offsets(taking, rows, err);
     }
     if (by == LANCE_TAKE_IDS && (flags & LANCE_FLAG_STABLE_ROW_IDS) != 0) {
-        return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "rows are not yet found by stable ids: take them by address");
+        return locate_ids(taking, rows, err);
     }
     return locate_addresses(taking, rows, err);
 }

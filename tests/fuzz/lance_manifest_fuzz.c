@@ -66,7 +66,8 @@ static void try_roaring(struct lake_bytes bytes)
     free(words);
 }
 
-/* Any range that a sequence has must be what reading all of it gives. */
+/* Any range that a sequence has must be what reading all of it gives, and where its first
+ * number is found there it stands. */
 static void try_sequence(struct lake_bytes bytes)
 {
     static uint64_t all[ROWS], part[ROWS];
@@ -81,6 +82,12 @@ static void try_sequence(struct lake_bytes bytes)
     if (lance_row_ids_read(bytes, 0, count, all, NULL) == LAKE_OK && start < count &&
         (lance_row_ids_read(bytes, start, count - start, part, NULL) != LAKE_OK ||
          memcmp(part, all + start, (size_t)(count - start) * sizeof(*all)) != 0)) {
+        abort();
+    }
+    struct lance_row_id_hit hit;
+    size_t hits = 0;
+    if (count > 0 && lance_row_ids_find(bytes, all, 1, &hit, &hits, NULL) == LAKE_OK && hits > 0 &&
+        hit.row < count && all[hit.row] != all[0]) {
         abort();
     }
     (void)lance_row_versions_read(bytes, start, 100, part, NULL);

@@ -90,6 +90,44 @@ def test_take_of_columns_and_of_an_older_version(dataset):
     same(got, older.to_table(columns=["text", "id"]).take(rows))
 
 
+def test_rows_are_taken_by_stable_ids_whatever_happened_to_them(tmp_path):
+    path = str(tmp_path / "stable.lance")
+    for part in range(4):
+        lance.write_dataset(rows_of(500, part * 500, "2.2"), path, enable_stable_row_ids=True,
+                            mode="append" if part else "create")
+    changed = lance.dataset(path)
+    changed.delete("id % 7 = 3 OR (id >= 500 AND id < 620)")
+    changed.update({"x": "-1.0"}, where="id % 5 = 1")
+    lance.dataset(path).optimize.compact_files(target_rows_per_fragment=900)
+    changed = lance.dataset(path)
+    changed.update({"x": "-2.0"}, where="id % 11 = 0")
+    changed.delete("id % 13 = 12")
+    lance.write_dataset(rows_of(50, 2000, "2.2"), path, mode="append")
+    changed = lance.dataset(path)
+    ids = changed.to_table(columns=["id"], with_row_id=True)["_rowid"].to_pylist()
+    random = np.random.default_rng(9)
+    chosen = [ids[i] for i in random.integers(0, len(ids), 600)] + [ids[0], ids[-1], ids[0]]
+    got = arrow("lance", "take", path, "--row-ids", ",".join(map(str, chosen)))
+    place = {row_id: i for i, row_id in enumerate(ids)}
+    same(got, changed.to_table().take([place[row_id] for row_id in chosen]))
+    same(got, changed._take_rows(chosen))
+    gone = next(row_id for row_id in range(max(ids)) if row_id not in place)
+    for missing in (gone, max(ids) + 1):
+        done = run("lance", "take", path, "--row-ids", f"{ids[3]},{missing}", check=False)
+        assert done.returncode == 1 and f"id {missing} ".encode() in done.stderr
+    older = lance.dataset(path, version=4)
+    same(arrow("lance", "take", path, "--row-ids", "1999,3,3", "--version", 4),
+         older._take_rows([1999, 3, 3]))
+    assert run("lance", "take", path, "--rows", "1", "--row-ids", "1", check=False).returncode == 1
+
+
+def test_addresses_are_the_ids_of_a_table_without_stable_ones(dataset):
+    ids = dataset.to_table(columns=["id"], with_row_id=True)["_rowid"].to_pylist()
+    chosen = [ids[-1], ids[0], ids[len(ids) // 2], ids[-1]]
+    same(arrow("lance", "take", dataset.uri, "--row-ids", ",".join(map(str, chosen))),
+         dataset._take_rows(chosen))
+
+
 def test_rows_that_are_not_there_are_named(dataset):
     count = dataset.count_rows()
     done = run("lance", "take", dataset.uri, "--rows", f"0,{count}", check=False)

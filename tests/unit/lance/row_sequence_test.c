@@ -138,6 +138,61 @@ static void any_range_of_any_form_reads_as_the_plain_numbers(void **state)
     }
 }
 
+/* Where the number stands, and how often. */
+static size_t occurrences(const struct sequence *sequence, uint64_t number, uint64_t *row)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < sequence->count; i++) {
+        if (sequence->numbers[i] == number) {
+            *row = i;
+            found++;
+        }
+    }
+    return found;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void numbers_of_any_form_are_found_where_they_stand(void **state)
+{
+    static struct sequence sequence;
+    uint64_t ids[64], seed = 21, row = 0;
+    struct lance_row_id_hit hits[64];
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        size_t count = 0, expected = 0, found = 99;
+        make_sequence(&sequence, &seed);
+        while (count < BASE_ARRAY_LEN(ids)) {
+            uint64_t id = random_next(&seed) % 100300;
+            if (sequence.count > 0 && random_next(&seed) % 4 != 0) /* one of them, or a neighbour */
+                id = sequence.numbers[random_next(&seed) % sequence.count] +
+                     (random_next(&seed) % 4 == 0);
+            if (occurrences(&sequence, id, &row) <= 1) /* also the same id several times */
+                ids[count++] = id;
+            else
+                ids[count++] = UINT64_MAX;
+        }
+        qsort(ids, count, sizeof(*ids), by_value);
+        assert_int_equal(
+            lance_row_ids_find(base_buffer_view(&sequence.bytes), ids, count, hits, &found, NULL),
+            LAKE_OK);
+        for (size_t i = 0; i < count; i++)
+            expected += occurrences(&sequence, ids[i], &row);
+        assert_int_equal(found, expected);
+        for (size_t i = 0; i < found; i++) {
+            assert_int_equal(occurrences(&sequence, ids[hits[i].index], &row), 1);
+            assert_int_equal(hits[i].row, row);
+            for (size_t k = 0; k < i; k++)
+                assert_int_not_equal(hits[i].index, hits[k].index);
+        }
+        base_buffer_fini(&sequence.bytes);
+    }
+}
+
 static void damaged_sequences_are_errors_or_numbers_but_nothing_worse(void **state)
 {
     (void)state;
@@ -156,6 +211,11 @@ static void damaged_sequences_are_errors_or_numbers_but_nothing_worse(void **sta
             if (size > 0) {
                 copy[random_next(&seed) % size] ^= (uint8_t)(1 + random_next(&seed) % 255);
                 status = lance_row_ids_read(cut, 0, sequence.count, out, NULL);
+                assert_true(status == LAKE_OK || status == LAKE_DATA_LOSS);
+                struct lance_row_id_hit hits[2];
+                uint64_t ids[2] = {out[0], UINT64_MAX};
+                size_t found;
+                status = lance_row_ids_find(cut, ids, 2, hits, &found, NULL);
                 assert_true(status == LAKE_OK || status == LAKE_DATA_LOSS);
                 status = lance_row_versions_read(cut, 0, sequence.count, out, NULL);
                 assert_true(status == LAKE_OK || status == LAKE_DATA_LOSS);
@@ -194,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_range_of_any_form_reads_as_the_plain_numbers),
+        cmocka_unit_test(numbers_of_any_form_are_found_where_they_stand),
         cmocka_unit_test(damaged_sequences_are_errors_or_numbers_but_nothing_worse),
         cmocka_unit_test(what_pylance_wrote_is_read),
     };
