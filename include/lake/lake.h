@@ -225,7 +225,10 @@ lake_status lake_open(lake_client *client, const struct lake_data_location *loca
                       lake_reader **out, struct lake_error *err);
 /*
  * Opens the bytes [start, end). OUT_OF_RANGE when the range is empty, reversed or past the size. A
- * range's bytes are exact in number but are not checked against the digest (OBJ-6).
+ * range's bytes are exact in number (OBJ-6). They are compared with the digests of the object's
+ * chunks, 64 KiB each, when the upload recorded them and reading them costs at most as much as the
+ * range itself or 128 KiB; lake_reader_is_verified says whether. DATA_LOSS when they, or the
+ * record, are not what was stored.
  */
 lake_status lake_open_range(lake_client *client, const struct lake_data_location *location,
                             int64_t start, int64_t end, lake_reader **out, struct lake_error *err);
@@ -235,12 +238,15 @@ lake_status lake_open_range(lake_client *client, const struct lake_data_location
  */
 lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, size_t *got,
                              struct lake_error *err);
+/* Whether what is read is compared with digests: all of lake_open, a range when it can be. */
+bool lake_reader_is_verified(const lake_reader *reader);
 void lake_reader_free(lake_reader *reader); /* NULL is allowed */
 
 /*
  * An object to be read here and there, as video decoders do. Keeps up to 16 MiB of what was read,
  * and reads ahead while reads follow each other; few bytes are fetched beyond those asked for. All
  * bytes are of one object: DATA_LOSS when it was replaced. A read that failed may be tried again.
+ * Opening reads the digests of its chunks if there are any: 1/2,048 of the object, at most 4 MiB.
  */
 typedef struct lake_seekable lake_seekable;
 

@@ -1,8 +1,11 @@
 /*
  * Objects out of the stage. A whole object is hashed while it is read, and its last block is held
  * back until size and digest are known to be right, so a reader that got everything got the right
- * thing (OBJ-5, O12). A range is exact in length and makes no claim of integrity (OBJ-6).
+ * thing (OBJ-5, O12). A range is exact in length (OBJ-6). Where the digests of its chunks are at
+ * hand and cheap beside it, it is fetched in whole chunks, each verified before a byte of it is
+ * given out; else it makes no claim of integrity.
  */
+#include "chunk_digests.h"
 #include "client_internal.h"
 
 #include <errno.h>
@@ -15,9 +18,14 @@ struct lake_reader {
     struct storage_stream *stream;
     int64_t position; /* of the next byte to fetch */
     int64_t end;
-    struct base_sha256 *hash; /* NULL: a range */
+    bool whole;
+    struct base_sha256 *hash; /* NULL: a range, or verified */
     uint8_t expected[BASE_SHA256_BYTES];
-    const uint8_t *block; /* the stream's */
+    struct chunk_digests *digests; /* NULL: not a range, or one without */
+    uint8_t *chunk;
+    int64_t chunk_start;
+    struct lake_bytes left; /* of the stream's block, behind the chunk */
+    const uint8_t *block;   /* the stream's, or of the chunk */
     size_t block_size;
     size_t block_used;
     lake_status failed; /* a reader that failed once stays failed */
@@ -74,6 +82,25 @@ lake_status client_object_open(lake_client *client, const struct lake_data_locat
     return status == LAKE_OK ? check_size(*store, *key, location, info, err) : status;
 }
 
+/* Whole chunks and the record may take as much again as the range has, or 128 KiB. */
+static bool digests_are_cheap(int64_t size_bytes, int64_t range_bytes)
+{
+    int64_t more = chunk_record_bytes(size_bytes) + 2 * CHUNK_BYTES;
+    return BASE_MIN(more, size_bytes) <= BASE_MAX(range_bytes, 2 * CHUNK_BYTES);
+}
+
+/* The range in whole chunks. */
+static lake_status widen(lake_reader *reader, int64_t *start, int64_t *end, struct lake_error *err)
+{
+    int64_t unit = reader->digests->chunk_bytes;
+    *start -= *start % unit;
+    *end =
+        *end % unit == 0 ? *end : BASE_MIN(*end - *end % unit + unit, reader->digests->size_bytes);
+    reader->chunk_start = *start;
+    reader->chunk = base_alloc((size_t)BASE_MIN(unit, *end - *start));
+    return reader->chunk == NULL ? base_fail_no_memory(err, (size_t)unit) : LAKE_OK;
+}
+
 static lake_status open_reader(lake_client *client, const struct lake_data_location *location,
                                int64_t start, int64_t end, bool verified, lake_reader **out,
                                struct lake_error *err)
@@ -91,10 +118,16 @@ static lake_status open_reader(lake_client *client, const struct lake_data_locat
     lake_reader *reader = base_calloc_array(1, sizeof(*reader));
     if (reader == NULL)
         return base_fail_no_memory(err, sizeof(*reader));
+    reader->whole = verified;
     reader->position = start;
     reader->end = end;
-    status = storage_stream_open(store, key, info.version, (uint64_t)start, (uint64_t)(end - start),
-                                 &reader->stream, err);
+    if (!verified && digests_are_cheap(location->size_bytes, end - start))
+        status = chunk_digests_load(store, key, location, &reader->digests, err);
+    if (status == LAKE_OK && reader->digests != NULL)
+        status = widen(reader, &start, &end, err);
+    if (status == LAKE_OK)
+        status = storage_stream_open(store, key, info.version, (uint64_t)start,
+                                     (uint64_t)(end - start), &reader->stream, err);
     if (status == LAKE_OK && verified) {
         (void)base_hex_decode(base_str_of(location->sha256_hex), reader->expected);
         status = base_sha256_new(&reader->hash, err);
@@ -138,10 +171,10 @@ static lake_status verify(lake_reader *reader, struct lake_error *err)
     return status;
 }
 
-static lake_status fetch(lake_reader *reader, struct lake_error *err)
+static lake_status next_of_stream(lake_reader *reader, struct lake_bytes *out,
+                                  struct lake_error *err)
 {
-    struct lake_bytes block;
-    lake_status status = storage_stream_next(reader->stream, &block, err);
+    lake_status status = storage_stream_next(reader->stream, out, err);
     if (status == LAKE_OUT_OF_RANGE)
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
                               "the object ended before byte %lld: it was damaged; discard what "
@@ -150,6 +183,44 @@ static lake_status fetch(lake_reader *reader, struct lake_error *err)
     if (status == LAKE_FAILED_PRECONDITION)
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
                               "the object was replaced while it was read: discard what was read");
+    return status;
+}
+
+/* The next chunk of a range, what of it lies in the range becomes the block. */
+static lake_status fetch_chunk(lake_reader *reader, struct lake_error *err)
+{
+    const struct chunk_digests *digests = reader->digests;
+    size_t size = (size_t)BASE_MIN(digests->chunk_bytes, digests->size_bytes - reader->chunk_start);
+    for (size_t filled = 0; filled < size;) {
+        lake_status status = LAKE_OK;
+        if (reader->left.size == 0)
+            status = next_of_stream(reader, &reader->left, err);
+        if (status != LAKE_OK)
+            return status;
+        size_t take = BASE_MIN(size - filled, reader->left.size);
+        memcpy(reader->chunk + filled, reader->left.data, take);
+        reader->left = (struct lake_bytes){reader->left.data + take, reader->left.size - take};
+        filled += take;
+    }
+    lake_status status = chunk_digests_check(digests, reader->chunk_start,
+                                             (struct lake_bytes){reader->chunk, size}, err);
+    if (status != LAKE_OK)
+        return status;
+    int64_t end = BASE_MIN(reader->chunk_start + (int64_t)size, reader->end);
+    reader->block = reader->chunk + (reader->position - reader->chunk_start);
+    reader->block_size = (size_t)(end - reader->position);
+    reader->block_used = 0;
+    reader->position = end;
+    reader->chunk_start += (int64_t)size;
+    return LAKE_OK;
+}
+
+static lake_status fetch(lake_reader *reader, struct lake_error *err)
+{
+    struct lake_bytes block;
+    if (reader->digests != NULL)
+        return fetch_chunk(reader, err);
+    lake_status status = next_of_stream(reader, &block, err);
     if (status == LAKE_OK && reader->hash != NULL)
         status = base_sha256_update(reader->hash, block.data, block.size, err);
     if (status != LAKE_OK)
@@ -195,10 +266,17 @@ lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, siz
     return LAKE_OK;
 }
 
+bool lake_reader_is_verified(const lake_reader *reader)
+{
+    return reader->whole || reader->digests != NULL;
+}
+
 void lake_reader_free(lake_reader *reader)
 {
     if (reader == NULL)
         return;
+    chunk_digests_free(reader->digests);
+    base_free(reader->chunk);
     storage_stream_free(reader->stream);
     base_sha256_free(reader->hash);
     base_free(reader);

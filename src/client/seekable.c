@@ -3,12 +3,13 @@
  * misses them fetches the units it needs with one request, and more only while reads follow each
  * other: never more ahead than was read in a row before, so random reads fetch nothing ahead (O15).
  */
+#include "chunk_digests.h"
 #include "client_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define UNIT_BYTES  ((int64_t)64 * 1024)
+#define UNIT_BYTES  CHUNK_BYTES
 #define SPAN_BYTES  ((int64_t)4 * 1024 * 1024) /* of one request */
 #define CACHE_BYTES ((int64_t)16 * 1024 * 1024)
 #define MAX_SPANS   64
@@ -25,9 +26,10 @@ struct lake_seekable {
     struct storage_store *store;
     char *key;
     char version[STORAGE_VERSION_BYTES];
+    struct chunk_digests *digests; /* NULL: the object has none */
     int64_t size;
     int64_t position;
-    int64_t unit;
+    int64_t unit;                 /* what is fetched is whole ones */
     struct span spans[MAX_SPANS]; /* never overlap */
     size_t span_count;
     int64_t cached_bytes;
@@ -54,10 +56,15 @@ lake_status lake_open_seekable(lake_client *client, const struct lake_data_locat
     seekable->unit = UNIT_BYTES;
     memcpy(seekable->version, info.version, sizeof(info.version));
     seekable->key = base_strndup(key.data, key.size);
-    if (seekable->key == NULL) {
+    status = seekable->key == NULL
+                 ? base_fail_no_memory(err, key.size)
+                 : chunk_digests_load(store, key, location, &seekable->digests, err);
+    if (status != LAKE_OK) {
         lake_seekable_free(seekable);
-        return base_fail_no_memory(err, key.size);
+        return status;
     }
+    if (seekable->digests != NULL)
+        seekable->unit = seekable->digests->chunk_bytes;
     *out = seekable;
     return LAKE_OK;
 }
@@ -68,6 +75,7 @@ void lake_seekable_free(lake_seekable *seekable)
         return;
     for (size_t i = 0; i < seekable->span_count; i++)
         base_free(seekable->spans[i].data);
+    chunk_digests_free(seekable->digests);
     storage_store_unref(seekable->store);
     base_free(seekable->key);
     base_free(seekable);
@@ -85,8 +93,7 @@ int64_t lake_seekable_size(const lake_seekable *seekable)
 
 bool lake_seekable_is_verified(const lake_seekable *seekable)
 {
-    (void)seekable;
-    return false;
+    return seekable->digests != NULL;
 }
 
 /* ---- the cache ---- */
@@ -142,6 +149,9 @@ static lake_status fetch(lake_seekable *seekable, int64_t start, int64_t end, st
         status = lake_fail_wrap(err, LAKE_DATA_LOSS,
                                 "the object is not the one that was opened: it was replaced, cut "
                                 "short or removed since");
+    if (status == LAKE_OK && seekable->digests != NULL)
+        status =
+            chunk_digests_check(seekable->digests, start, (struct lake_bytes){data, size}, err);
     if (status != LAKE_OK) {
         base_free(data);
         return status;

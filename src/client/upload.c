@@ -69,7 +69,9 @@ struct copy {
     struct storage_writer *writer; /* or */
     struct upload_parts *parts;
     struct base_sha256 *hash;
-    uint8_t *block; /* of the writer */
+    struct chunk_builder *chunks;
+    struct storage_store *stage; /* borrowed */
+    uint8_t *block;              /* of the writer */
     int64_t done_bytes;
 };
 
@@ -95,6 +97,8 @@ static lake_status copy_block(struct copy *copy, struct lake_source source, size
     if (*got == 0)
         return LAKE_OK;
     status = base_sha256_update(copy->hash, room, *got, err);
+    if (status == LAKE_OK)
+        status = chunk_builder_update(copy->chunks, (struct lake_bytes){room, *got}, err);
     if (status == LAKE_OK && copy->parts != NULL)
         upload_parts_filled(copy->parts, *got);
     else if (status == LAKE_OK)
@@ -130,8 +134,45 @@ static lake_status new_key(char out[KEY_BYTES + 1], struct lake_error *err)
     return LAKE_OK;
 }
 
+/* The record of the object's chunks is there before the object is, so whoever sees the object can
+ * verify its parts. */
+static lake_status store_record(struct copy *copy, const char *record_key, const uint8_t *sha256,
+                                struct lake_error *err)
+{
+    struct base_buffer record;
+    base_buffer_init(&record, CHUNK_MAX_RECORD_BYTES);
+    lake_status status = chunk_builder_finish(copy->chunks, sha256, &record, err);
+    if (status == LAKE_OK && record.size > 0)
+        status = storage_put(copy->stage, base_str_of(record_key), base_buffer_view(&record), err);
+    base_buffer_fini(&record);
+    return status;
+}
+
+static lake_status commit(struct copy *copy, const char *key, const uint8_t *sha256, bool resumable,
+                          struct lake_error *err)
+{
+    char *record_key = NULL;
+    lake_status status = chunk_record_key(base_str_of(key), &record_key, err);
+    if (status != LAKE_OK)
+        return status;
+    status = store_record(copy, record_key, sha256, err);
+    bool stored = status == LAKE_OK;
+    if (stored && copy->parts != NULL) {
+        status = upload_parts_commit(copy->parts, err);
+    } else if (stored && copy->writer != NULL) { /* neither: the object is there */
+        status = storage_writer_commit(copy->writer, err);
+        copy->writer = NULL;
+    }
+    /* Left for the object that may be there, or the process that goes on. */
+    bool kept = stored && (status == LAKE_OUTCOME_UNKNOWN || resumable);
+    if (status != LAKE_OK && !kept && copy->done_bytes > CHUNK_BYTES)
+        (void)storage_remove(copy->stage, base_str_of(record_key), NULL);
+    base_free(record_key);
+    return status;
+}
+
 static lake_status finish(lake_client *client, struct copy *copy, const char *key,
-                          const char *media_type, struct lake_data_location *out,
+                          const char *media_type, bool resumable, struct lake_data_location *out,
                           struct lake_error *err)
 {
     uint8_t digest[BASE_SHA256_BYTES];
@@ -150,12 +191,7 @@ static lake_status finish(lake_client *client, struct copy *copy, const char *ke
     base_free(uri);
     if (status != LAKE_OK)
         return status;
-    if (copy->parts != NULL) {
-        status = upload_parts_commit(copy->parts, err);
-    } else if (copy->writer != NULL) { /* neither: the object is there */
-        status = storage_writer_commit(copy->writer, err);
-        copy->writer = NULL;
-    }
+    status = commit(copy, key, digest, resumable, err);
     if (status != LAKE_OK) {
         lake_data_location_fini(&location);
         return status;
@@ -275,10 +311,13 @@ static lake_status prepare(lake_client *client, const struct upload_request *req
         status = client_stage(client, stage, err);
     if (status == LAKE_OK)
         status = base_sha256_new(&copy->hash, err);
+    if (status == LAKE_OK)
+        status = chunk_builder_new(&copy->chunks, err);
+    copy->stage = *stage;
     if (status == LAKE_OK && request->file != NULL && client->upload_checkpoint_dir != NULL &&
         storage_has_multipart(*stage))
         status = upload_resume_begin(client, *stage, request->file->path, request->file->descriptor,
-                                     &request->file->before, copy->hash, resume, err);
+                                     &request->file->before, copy->hash, copy->chunks, resume, err);
     if (status == LAKE_OK)
         status = choose_key(resume, key, err);
     if (status == LAKE_OK)
@@ -302,7 +341,8 @@ static lake_status upload(lake_client *client, const struct upload_request *requ
     if (status == LAKE_OK && request->file != NULL)
         status = file_unchanged(request->file, copy.done_bytes, err);
     if (status == LAKE_OK)
-        status = finish(client, &copy, key, request->media_type, out, err);
+        status = finish(client, &copy, key, request->media_type, upload_resume_possible(&resume),
+                        out, err);
     if (status == LAKE_OK && resume.checkpoint != NULL) {
         status = upload_resume_end(&resume, stage, key, copy.done_bytes, err);
         if (status != LAKE_OK)
@@ -312,6 +352,7 @@ static lake_status upload(lake_client *client, const struct upload_request *requ
     upload_parts_free(copy.parts, upload_resume_possible(&resume));
     upload_resume_fini(&resume);
     base_sha256_free(copy.hash);
+    chunk_builder_free(copy.chunks);
     base_free(copy.block);
     return status;
 }

@@ -79,7 +79,8 @@ static lake_status fail_changed(const struct upload_checkpoint *checkpoint, stru
 
 /* Up to `size` bytes of the file into the hash; the parts' checksums are compared on the way. */
 static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t size,
-                               struct base_sha256 *hash, struct lake_error *err)
+                               struct base_sha256 *hash, struct chunk_builder *chunks,
+                               struct lake_error *err)
 {
     const struct upload_checkpoint *checkpoint = resume->checkpoint;
     uint8_t *block = base_alloc(BLOCK_BYTES);
@@ -101,6 +102,8 @@ static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t siz
             break;
         struct lake_bytes data = {block, (size_t)got};
         status = base_sha256_update(hash, data.data, data.size, err);
+        if (status == LAKE_OK)
+            status = chunk_builder_update(chunks, data, err);
         crc = storage_crc32c(crc, data);
         resume->hashed_bytes += got;
         in_part += (size_t)got;
@@ -121,7 +124,8 @@ static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t siz
 
 lake_status upload_resume_begin(lake_client *client, struct storage_store *stage, const char *path,
                                 int fd, const struct stat *info, struct base_sha256 *hash,
-                                struct upload_resume *out, struct lake_error *err)
+                                struct chunk_builder *chunks, struct upload_resume *out,
+                                struct lake_error *err)
 {
     lake_status status = upload_checkpoint_open(client->upload_checkpoint_dir, client->stage_uri,
                                                 path, info, &out->checkpoint, err);
@@ -135,7 +139,7 @@ lake_status upload_resume_begin(lake_client *client, struct storage_store *stage
         return status;
     int64_t size =
         out->complete ? (int64_t)info->st_size : (int64_t)(out->held * out->checkpoint->part_bytes);
-    return hash_prefix(out, fd, size, hash, err);
+    return hash_prefix(out, fd, size, hash, chunks, err);
 }
 
 /* What upload_parts tells about arrived parts. */
@@ -175,6 +179,18 @@ lake_status upload_resume_end(struct upload_resume *resume, struct storage_store
     return status != LAKE_OK ? status : upload_checkpoint_remove(resume->checkpoint, err);
 }
 
+/* Of an upload that had come as far as that. */
+static lake_status remove_record(struct storage_store *stage, const char *key,
+                                 struct lake_error *err)
+{
+    char *record_key = NULL;
+    lake_status status = chunk_record_key(base_str_of(key), &record_key, err);
+    if (status == LAKE_OK)
+        status = storage_remove(stage, base_str_of(record_key), err);
+    base_free(record_key);
+    return status;
+}
+
 lake_status lake_cancel_upload(lake_client *client, const char *path, struct lake_error *err)
 {
     struct storage_store *stage;
@@ -203,6 +219,8 @@ lake_status lake_cancel_upload(lake_client *client, const char *path, struct lak
                                           checkpoint->upload_id, true, &upload, err);
     if (status == LAKE_OK)
         status = storage_multipart_abort(upload, err);
+    if (status == LAKE_OK)
+        status = remove_record(stage, checkpoint->key, err);
     if (status == LAKE_OK)
         status = upload_checkpoint_remove(checkpoint, err);
     storage_multipart_free(upload);

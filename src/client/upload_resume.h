@@ -5,6 +5,7 @@
 #ifndef CLIENT_UPLOAD_RESUME_H
 #define CLIENT_UPLOAD_RESUME_H
 
+#include "chunk_digests.h"
 #include "client_internal.h"
 #include "upload_checkpoint.h"
 #include "upload_parts.h"
@@ -17,11 +18,12 @@ struct upload_resume {
     int64_t hashed_bytes;
 };
 
-/* For the open file `fd` in state `info`. Leaves the file's position behind what is held and hashes
- * that. Release with upload_resume_fini. */
+/* For the open file `fd` in state `info`. Leaves the file's position behind what is held, which
+ * goes into `hash` and `chunks`. Release with upload_resume_fini. */
 lake_status upload_resume_begin(lake_client *client, struct storage_store *stage, const char *path,
                                 int fd, const struct stat *info, struct base_sha256 *hash,
-                                struct upload_resume *out, struct lake_error *err);
+                                struct chunk_builder *chunks, struct upload_resume *out,
+                                struct lake_error *err);
 /* Fills in what goes on, and that parts are checkpointed. `resume` stays where it is. */
 void upload_resume_options(struct upload_resume *resume, struct upload_parts_options *options);
 /* After completion: looks at the object, then forgets the checkpoint. */

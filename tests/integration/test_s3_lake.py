@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import struct
 import subprocess
 import sys
 import time
@@ -252,6 +253,17 @@ def assert_stored(s3, location, path):
     body = s3.boto3().get_object(Bucket=BUCKET, Key=key)
     assert hashlib.sha256(body["Body"].read()).hexdigest() == digest
     assert body["ETag"].endswith('-3"')
+    record = s3.boto3().get_object(Bucket=BUCKET, Key=key + ".chunks")["Body"].read()
+    assert record == chunk_record(path.read_bytes())
+
+
+def chunk_record(data):
+    """What the upload records of an object's chunks of 64 KiB, as client.md says."""
+    chunks = b"".join(hashlib.sha256(data[at:at + 65536]).digest()
+                      for at in range(0, len(data), 65536))
+    record = (b"LAKECHNK" + struct.pack("<IIQ", 1, 0, len(data)) + hashlib.sha256(data).digest()
+              + chunks)
+    return record + hashlib.sha256(record).digest()
 
 
 def checkpoints(directory):

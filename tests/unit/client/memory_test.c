@@ -214,6 +214,50 @@ static void uploading_and_reading(void **state)
     every_allocation(fixture, upload_and_read_once, check_objects);
 }
 
+/* Two chunks, so that there is a record of their digests. */
+static lake_status upload_and_verify_parts_once(struct fixture *fixture)
+{
+    static uint8_t data[100000];
+    struct memory_source source = {data, sizeof(data), 0, 0, 0};
+    struct lake_data_location location = {0};
+    lake_reader *reader = NULL;
+    lake_seekable *seekable = NULL;
+    size_t got = 1;
+    lake_status status =
+        lake_upload_source(fixture->client, (struct lake_source){memory_read, &source}, NULL, NULL,
+                           NULL, &location, &fixture->err);
+    if (status == LAKE_OK)
+        status = lake_open_range(fixture->client, &location, 1, 80000, &reader, &fixture->err);
+    while (status == LAKE_OK && got > 0)
+        status = lake_reader_read(reader, data, sizeof(data), &got, &fixture->err);
+    if (status == LAKE_OK)
+        status = lake_open_seekable(fixture->client, &location, &seekable, &fixture->err);
+    if (status == LAKE_OK)
+        status = lake_seekable_read_at(seekable, 65530, data, 100, &got, &fixture->err);
+    if (status == LAKE_OK)
+        assert_true(lake_seekable_is_verified(seekable) && lake_reader_is_verified(reader));
+    lake_seekable_free(seekable);
+    lake_reader_free(reader);
+    lake_data_location_fini(&location);
+    return status;
+}
+
+static void check_object_and_record(struct fixture *fixture, lake_status status)
+{
+    int objects = count_objects(fixture);
+    assert_true(objects == objects_before || objects == objects_before + 2);
+    if (status == LAKE_OK)
+        assert_int_equal(objects, objects_before + 2);
+    objects_before = objects;
+}
+
+static void verifying_parts_of_objects(void **state)
+{
+    struct fixture *fixture = *state;
+    objects_before = count_objects(fixture);
+    every_allocation(fixture, upload_and_verify_parts_once, check_object_and_record);
+}
+
 /* ---- tables ---- */
 
 static lake_status make_and_drop_once(struct fixture *fixture)
@@ -262,6 +306,7 @@ int main(void)
         cmocka_unit_test(inserting),
         cmocka_unit_test(querying),
         cmocka_unit_test(uploading_and_reading),
+        cmocka_unit_test(verifying_parts_of_objects),
         cmocka_unit_test(making_describing_listing_and_dropping),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

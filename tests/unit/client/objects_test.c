@@ -303,6 +303,79 @@ static void malformed_locations_are_refused_before_any_read(void **state)
 
 /* ---- ranges ---- */
 
+static void record_path(const struct lake_data_location *location, char *out, size_t room)
+{
+    snprintf(out, room, "%s.chunks", object_path(location));
+}
+
+static void remove_record(const struct lake_data_location *location)
+{
+    char path[512];
+    record_path(location, path, sizeof(path));
+    assert_int_equal(unlink(path), 0);
+}
+
+static lake_status read_range(struct fixture *fixture, const struct lake_data_location *location,
+                              int64_t start, int64_t end, bool *verified)
+{
+    static uint8_t back[BIG + 1];
+    lake_reader *reader = NULL;
+    size_t size = 0;
+    lake_status status =
+        lake_open_range(fixture->client, location, start, end, &reader, &fixture->err);
+    if (status == LAKE_OK) {
+        *verified = lake_reader_is_verified(reader);
+        status = read_all(reader, back, sizeof(back), 50000, &size, &fixture->err);
+    }
+    if (status == LAKE_OK && *verified)
+        assert_memory_equal(back, big + start, end - start);
+    lake_reader_free(reader);
+    return status;
+}
+
+static void ranges_are_verified_where_chunks_have_digests(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lake_data_location location;
+    struct lake_data_location other;
+    bool verified = false;
+    char path[512];
+    char other_path[512];
+    upload_bytes(fixture, big, BIG, &location);
+    OK(fixture, read_range(fixture, &location, 65536 * 3 + 5, 65536 * 9 - 5, &verified));
+    assert_true(verified);
+    damage(&location, 65536 * 4);
+    OK(fixture, read_range(fixture, &location, 65536 * 5, BIG, &verified));
+    assert_true(verified);
+    FAILS(fixture, LAKE_DATA_LOSS, "bytes from 262144 on do not have the digest",
+          read_range(fixture, &location, 65536 * 3 + 5, 65536 * 9 - 5, &verified));
+    damage(&location, 65536 * 4);
+    /* A record that is damaged or another object's is said; a missing one makes no claim. */
+    record_path(&location, path, sizeof(path));
+    upload_bytes(fixture, big, BIG - 1, &other);
+    record_path(&other, other_path, sizeof(other_path));
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(truncate(path, 500), 0);
+    FAILS(fixture, LAKE_DATA_LOSS, "digests of file://",
+          read_range(fixture, &location, 0, BIG, &verified));
+    assert_int_equal(rename(other_path, path), 0);
+    FAILS(fixture, LAKE_DATA_LOSS, "are of another object",
+          read_range(fixture, &location, 0, BIG, &verified));
+    assert_int_equal(unlink(path), 0);
+    OK(fixture, read_range(fixture, &location, 0, BIG, &verified));
+    assert_false(verified);
+    lake_data_location_fini(&location);
+    lake_data_location_fini(&other);
+    /* One chunk: the object's own digest. */
+    upload_bytes(fixture, big, 65536, &location);
+    OK(fixture, read_range(fixture, &location, 7, 8, &verified));
+    assert_true(verified);
+    damage(&location, 60000);
+    FAILS(fixture, LAKE_DATA_LOSS, "do not have the digest",
+          read_range(fixture, &location, 7, 8, &verified));
+    lake_data_location_fini(&location);
+}
+
 static void ranges_are_exact(void **state)
 {
     struct fixture *fixture = *state;
@@ -337,10 +410,12 @@ static void ranges_are_exact(void **state)
         FAILS(fixture, LAKE_OUT_OF_RANGE, "must be within",
               lake_open_range(fixture->client, &location, bad[i][0], bad[i][1], &reader,
                               &fixture->err));
-    /* A range makes no claim of integrity, but of its length. */
+    /* Without digests a range makes no claim of integrity, but of its length. */
+    remove_record(&location);
     assert_int_equal(chmod(object_path(&location), 0600), 0);
     assert_int_equal(truncate(object_path(&location), 100), 0);
     OK(fixture, lake_open_range(fixture->client, &location, 50, 101, &reader, &fixture->err));
+    assert_false(lake_reader_is_verified(reader));
     FAILS(fixture, LAKE_DATA_LOSS, "ended before",
           read_all(reader, back, sizeof(back), MIB, &size, &fixture->err));
     FAILS(fixture, LAKE_DATA_LOSS, "failed before",
@@ -423,6 +498,7 @@ int main(void)
         cmocka_unit_test(short_long_and_missing_objects_are_said),
         cmocka_unit_test(malformed_locations_are_refused_before_any_read),
         cmocka_unit_test(ranges_are_exact),
+        cmocka_unit_test(ranges_are_verified_where_chunks_have_digests),
         cmocka_unit_test(a_download_replaces_its_target_only_when_it_is_whole),
         cmocka_unit_test(a_query_only_client_reads_and_writes_no_object),
     };

@@ -94,6 +94,34 @@ static void an_object_without_bytes_has_only_an_end(void **state)
     lake_data_location_fini(&empty);
 }
 
+static void damaged_chunks_are_never_given_out(void **state)
+{
+    struct fixture *fixture = *state;
+    struct lake_data_location other;
+    static uint8_t buffer[100];
+    char path[512];
+    size_t got = 7;
+    upload_bytes(fixture, (size_t)MIB, &other);
+    assert_int_equal(chmod(object_path(&other), 0600), 0);
+    int descriptor = open(object_path(&other), O_WRONLY);
+    assert_int_equal(pwrite(descriptor, "!", 1, MIB / 2 + 9), 1);
+    close(descriptor);
+    lake_seekable *seekable = open_seekable(fixture, &other);
+    assert_true(lake_seekable_is_verified(seekable));
+    OK(fixture, lake_seekable_read_at(seekable, 10, buffer, 100, &got, &fixture->err));
+    FAILS(fixture, LAKE_DATA_LOSS, "bytes from 524288 on do not have the digest",
+          lake_seekable_read_at(seekable, MIB / 2 + 1000, buffer, 100, &got, &fixture->err));
+    lake_seekable_free(seekable);
+    snprintf(path, sizeof(path), "%s.chunks", object_path(&other));
+    assert_int_equal(unlink(path), 0);
+    seekable = open_seekable(fixture, &other);
+    assert_false(lake_seekable_is_verified(seekable));
+    OK(fixture, lake_seekable_read_at(seekable, MIB / 2, buffer, 100, &got, &fixture->err));
+    assert_int_equal(buffer[9], '!');
+    lake_seekable_free(seekable);
+    lake_data_location_fini(&other);
+}
+
 static void objects_that_are_cut_or_gone_are_said(void **state)
 {
     struct fixture *fixture = *state;
@@ -149,6 +177,7 @@ int main(void)
         cmocka_unit_test(reads_anywhere_give_the_objects_bytes),
         cmocka_unit_test(a_position_moves_by_what_was_read),
         cmocka_unit_test(an_object_without_bytes_has_only_an_end),
+        cmocka_unit_test(damaged_chunks_are_never_given_out),
         cmocka_unit_test(objects_that_are_cut_or_gone_are_said),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
