@@ -26,7 +26,7 @@ RUNS = int(os.environ.get("BENCH_RUNS", "5"))
 THREADS = os.cpu_count()
 PROGRAM = {name: os.path.join(BUILD, "bench", name)
            for name in ("statements", "doget", "serve_batches", "tables", "objects", "appends",
-                        "takes")}
+                        "takes", "aggregate")}
 
 
 def line(name, ours, peer, ratio, unit):
@@ -149,14 +149,35 @@ def measure_flight_doget(work):
         line("flight_doget_cpu", ours, theirs, theirs / ours, "CPU s/GB")
 
 
+class DuckdbWithLance:
+    """The other reader of Lance: DuckDB with its extension, on as many threads."""
+
+    def __init__(self):
+        import duckdb
+        import duckdb_extension_lance
+        folder = os.path.join(os.path.dirname(duckdb_extension_lance.__file__), "extensions",
+                              f"v{duckdb.__version__}", "lance.duckdb_extension")
+        self.connection = duckdb.connect(config={"threads": THREADS})
+        self.connection.execute(f"LOAD '{folder}'")
+
+    def run(self, sql):
+        """Seconds, and how many rows came as Arrow batches."""
+        start = time.perf_counter()
+        batches = self.connection.execute(sql).fetch_record_batch(65536)
+        rows = sum(batch.num_rows for batch in batches)
+        return time.perf_counter() - start, rows
+
+
 class LanceTables:
-    """One table written by Lake and by pylance in turn, and scanned in turn."""
+    """One table written by Lake and by pylance in turn, and scanned in turn. What is read is
+    compared with the faster of pylance and DuckDB's extension, both on pylance's file."""
 
     def __init__(self, work, name, table):
         self.work, self.name, self.table = work, name, table
         self.million = table.num_rows / 1e6
         self.source = os.path.join(work, f"{name}.arrow")
         self.numbers = iter(range(1000))
+        self.duckdb = DuckdbWithLance()
         write_ipc(table, self.source, 32768)
 
     def path(self, kind):
@@ -188,7 +209,10 @@ class LanceTables:
         start = time.perf_counter()
         rows = sum(batch.num_rows for batch in dataset.to_batches())
         assert rows == self.table.num_rows, rows
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        other_seconds, rows = self.duckdb.run(f"FROM '{path}'")
+        assert rows == self.table.num_rows, rows
+        return min(seconds, other_seconds)
 
     def scans(self, name, mine, other):
         ours, theirs = alternate(lambda: self.scan_ours(mine), lambda: self.scan_peer(other))
@@ -256,12 +280,37 @@ def measure_filter(work):
             rows = dataset.to_table(columns=[column, "time"],
                                     filter=f"{column} {sign} {value!r}")
             found.add(rows.num_rows)
-            return (time.perf_counter() - start) * 1e3
+            seconds = time.perf_counter() - start
+            other_seconds, rows = tables.duckdb.run(
+                f"SELECT {column}, time FROM '{other}' WHERE {column} {sign} {value!r}")
+            found.add(rows)
+            return min(seconds, other_seconds) * 1e3
 
         found = set()
         mine_ms, other_ms = alternate(ours, peer)
         assert len(found) == 1, found
         line(name, mine_ms, other_ms, other_ms / mine_ms, "ms")
+
+
+def measure_sql_aggregate(work):
+    """Groups of telemetry: Lake's engine against DuckDB with the extension, both in process."""
+    tables = LanceTables(work, "telemetry", telemetry(5_000_000))
+    mine, other = tables.write_ours("balanced")[0], tables.write_peer()[0]
+    sql = ("SELECT episode, count(*), sum(reward), avg(velocity_3), max(position_1) "
+           "FROM {} GROUP BY episode")
+
+    def ours():
+        ms, rows = output(PROGRAM["aggregate"], mine, sql.format("t"), "3")
+        assert int(rows) == 1000, rows
+        return float(ms)
+
+    def peer():
+        samples = [tables.duckdb.run(sql.format(f"'{other}'")) for _ in range(3)]
+        assert {rows for _, rows in samples} == {1000}, samples
+        return statistics.mean(seconds for seconds, _ in samples) * 1e3
+
+    mine_ms, other_ms = alternate(ours, peer)
+    line("sql_aggregate", mine_ms, other_ms, other_ms / mine_ms, "ms")
 
 
 def measure_take(work):
@@ -397,6 +446,7 @@ MEASURES = {
     "telemetry": measure_telemetry,
     "filter": measure_filter,
     "take": measure_take,
+    "sql_aggregate": measure_sql_aggregate,
     "floats": measure_floats,
     "verified_read": measure_verified_read,
     "s3_": measure_s3,
