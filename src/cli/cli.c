@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct cli_command *const cli_commands[] = {&cli_up,     &cli_meta,  &cli_query,   &cli_table,
-                                                  &cli_client, &cli_sql,   &cli_import,  &cli_put,
-                                                  &cli_get,    &cli_lance, &cli_inspect, NULL};
+const struct cli_command *const cli_commands[] = {
+    &cli_up,  &cli_meta, &cli_query, &cli_table, &cli_client,  &cli_sql, &cli_import,
+    &cli_put, &cli_get,  &cli_cat,   &cli_lance, &cli_inspect, NULL};
 
 static const char overview[] = "lake: a lakehouse for embodied-AI data\n"
                                "\n"

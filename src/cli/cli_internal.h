@@ -41,7 +41,7 @@ struct cli_command {
 /* One list for help, dispatch and shell completion. */
 extern const struct cli_command *const cli_commands[];
 extern const struct cli_command cli_up, cli_meta, cli_query, cli_table, cli_client, cli_sql,
-    cli_import, cli_put, cli_get, cli_lance, cli_inspect;
+    cli_import, cli_put, cli_get, cli_cat, cli_lance, cli_inspect;
 
 /* ---- arguments ---- */
 

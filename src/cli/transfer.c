@@ -383,16 +383,21 @@ struct get {
     lake_client *client;
     const char *output; /* a file, a directory, or "-" */
     bool to_directory;
+    bool ranged; /* [start, end) only; end -1: to the object's end */
+    int64_t start, end;
     uint64_t count;
     const struct cli_options *options;
 };
 
-static lake_status copy_to_stdout(lake_client *client, const struct lake_data_location *location,
+static lake_status copy_to_stdout(const struct get *get, const struct lake_data_location *location,
                                   struct lake_error *err)
 {
     lake_reader *reader = NULL;
     static char block[1 << 20];
-    lake_status status = lake_open(client, location, &reader, err);
+    lake_status status =
+        get->ranged ? lake_open_range(get->client, location, get->start,
+                                      get->end < 0 ? location->size_bytes : get->end, &reader, err)
+                    : lake_open(get->client, location, &reader, err);
     for (size_t got = 1; status == LAKE_OK && got > 0;) {
         status = lake_reader_read(reader, block, sizeof(block), &got, err);
         if (status == LAKE_OK && fwrite(block, 1, got, stdout) != got)
@@ -412,7 +417,7 @@ static lake_status fetch_one(struct get *get, const struct lake_data_location *l
     const char *name = strrchr(location->uri, '/');
     struct cli_progress progress;
     if (strcmp(get->output, "-") == 0)
-        return copy_to_stdout(get->client, location, err);
+        return copy_to_stdout(get, location, err);
     if (!get->to_directory && get->count > 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "the statement gives several objects: name a directory with -o, or select "
@@ -500,6 +505,19 @@ static lake_status fetch_all(struct get *get, const char *sql, struct lake_error
     return status;
 }
 
+static int run_fetch(struct cli_options *options, struct get *get, const char *sql)
+{
+    struct cli_session session;
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        get->client = session.client;
+        status = fetch_all(get, sql, &error);
+        cli_session_close(&session);
+    }
+    return status == LAKE_OK ? CLI_EXIT_OK : cli_fail(options, &error);
+}
+
 static int run_get(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"o=", "output=", NULL};
@@ -520,20 +538,54 @@ static int run_get(struct cli_options *options, int argc, char **argv)
     if (sql == NULL || get.output == NULL)
         return cli_usage_error(&cli_get, "a SELECT and -o FILE, DIRECTORY or - are needed");
     struct stat info;
-    struct cli_session session;
     struct lake_error error = {0};
-    lake_status status = LAKE_OK;
-    if (base_str_has_suffix(base_str_of(get.output), "/"))
-        status = base_make_directories(get.output, &error);
+    if (base_str_has_suffix(base_str_of(get.output), "/") &&
+        base_make_directories(get.output, &error) != LAKE_OK)
+        return cli_fail(options, &error);
     get.to_directory = stat(get.output, &info) == 0 && S_ISDIR(info.st_mode);
-    if (status == LAKE_OK)
-        status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        get.client = session.client;
-        status = fetch_all(&get, sql, &error);
-        cli_session_close(&session);
+    return run_fetch(options, &get, sql);
+}
+
+/* ---- cat ---- */
+
+/* "A:B" or "A:", in bytes. */
+static bool parse_range(const char *text, struct get *get)
+{
+    const char *colon = strchr(text, ':');
+    uint64_t start;
+    uint64_t end = 0;
+    if (colon == NULL ||
+        !base_str_to_u64((struct lake_str){text, (size_t)(colon - text)}, &start) ||
+        (colon[1] != '\0' && !base_str_to_u64(base_str_of(colon + 1), &end)) || start > INT64_MAX ||
+        end > INT64_MAX)
+        return false;
+    get->ranged = true;
+    get->start = (int64_t)start;
+    get->end = colon[1] == '\0' ? -1 : (int64_t)end;
+    return true;
+}
+
+static int run_cat(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {"range=", NULL};
+    struct get get = {.options = options, .output = "-"};
+    const char *sql = NULL;
+    const char *value = NULL;
+    int index = 0;
+    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
+        if (which == 0 && !parse_range(value, &get))
+            return cli_usage_error(&cli_cat,
+                                   "'%s' is no range of bytes: write 0:4096, or 4096:", value);
+        if (which == CLI_ARGUMENT && sql == NULL)
+            sql = value;
+        else if (which == CLI_ARGUMENT)
+            return cli_usage_error(&cli_cat, "unexpected argument %s", value);
+        else if (which != 0)
+            return cli_stop(&cli_cat, which);
     }
-    return status == LAKE_OK ? CLI_EXIT_OK : cli_fail(options, &error);
+    if (sql == NULL)
+        return cli_usage_error(&cli_cat, "a SELECT of a FILE column is needed");
+    return run_fetch(options, &get, sql);
 }
 
 const struct cli_command cli_put = {
@@ -560,10 +612,23 @@ const struct cli_command cli_get = {
     "\n"
     "Reads the objects of the FILE columns that the statement selects. A file appears under its\n"
     "name only when its size and SHA-256 are right. With a directory, or a name that ends in /,\n"
-    "every object has a file of its own there.\n"
+    "every object has a file of its own there. A get that was interrupted leaves what arrived in\n"
+    "FILE.part-<digits>, and the same get goes on with it.\n"
     "\n"
     "Examples:\n"
     "  lake get 'SELECT video FROM robots.runs WHERE id = 1' -o copy.mp4\n"
     "  lake get 'SELECT video FROM robots.runs' -o videos/\n"
     "  lake get 'SELECT video FROM robots.runs LIMIT 1' -o - | ffprobe -\n",
     run_get};
+
+const struct cli_command cli_cat = {
+    "cat", "write objects, or a range of their bytes, to the standard output",
+    "Usage: lake cat 'SELECT file_column FROM …' [--range START:[END]]\n"
+    "\n"
+    "Writes the objects that the statement selects to the standard output, one after the other;\n"
+    "with --range only the bytes from START up to END, or to the object's end.\n"
+    "\n"
+    "Examples:\n"
+    "  lake cat 'SELECT video FROM robots.runs WHERE id = 1' | ffprobe -\n"
+    "  lake cat 'SELECT video FROM robots.runs WHERE id = 1' --range 0:64 | xxd\n",
+    run_cat};

@@ -13,7 +13,8 @@
  *   upload_parts.c  in parts, several on their way (OBJ-3)
  *   upload_resume.c, upload_checkpoint.c  going on where another process stopped (OBJ-4)
  *   presign.c   URLs for one object (OBJ-7)
- *   reader.c    objects out of it, verified (OBJ-5, OBJ-6); download
+ *   reader.c    objects out of it, verified (OBJ-5, OBJ-6)
+ *   download.c  into files, which go on where another process stopped
  *   seekable.c  objects read here and there (O15)
  *   query.c     results as Arrow streams (SDK-6)
  */
@@ -135,5 +136,15 @@ lake_status client_location_key(lake_client *client, const struct lake_data_loca
 lake_status client_object_open(lake_client *client, const struct lake_data_location *location,
                                struct storage_store **store, struct lake_str *key,
                                struct storage_object_info *info, struct lake_error *err);
+/* As lake_open, of what follows the first `done_bytes`, which are in `hash` already; takes `hash`,
+ * also when it fails. */
+lake_status client_reader_open_behind(lake_client *client,
+                                      const struct lake_data_location *location, int64_t done_bytes,
+                                      struct base_sha256 *hash, lake_reader **out,
+                                      struct lake_error *err);
+/* What comes next, from the reader's own buffer, until the next call; nothing at the verified end.
+ */
+lake_status client_reader_block(lake_reader *reader, struct lake_bytes *out,
+                                struct lake_error *err);
 
 #endif

@@ -8,11 +8,7 @@
 #include "chunk_digests.h"
 #include "client_internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct lake_reader {
     struct storage_stream *stream;
@@ -282,110 +278,38 @@ void lake_reader_free(lake_reader *reader)
     base_free(reader);
 }
 
-/* ---- download ---- */
+/* ---- for downloads ---- */
 
-static lake_status write_all(int descriptor, const uint8_t *data, size_t size, const char *path,
-                             struct lake_error *err)
+lake_status client_reader_open_behind(lake_client *client,
+                                      const struct lake_data_location *location, int64_t done_bytes,
+                                      struct base_sha256 *hash, lake_reader **out,
+                                      struct lake_error *err)
 {
-    while (size > 0) {
-        ssize_t written = write(descriptor, data, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return base_fail_errno(err, errno, "cannot write %s", path);
-        data += written;
-        size -= (size_t)written;
+    lake_reader *reader = NULL;
+    lake_status status =
+        open_reader(client, location, done_bytes, location->size_bytes, true, &reader, err);
+    if (status != LAKE_OK) {
+        base_sha256_free(hash);
+        return status;
     }
+    base_sha256_free(reader->hash);
+    reader->hash = hash;
+    *out = reader;
     return LAKE_OK;
 }
 
-static lake_status copy_to(lake_reader *reader, int descriptor, const char *path,
-                           lake_progress progress, void *progress_context, int64_t total_bytes,
-                           struct lake_error *err)
+lake_status client_reader_block(lake_reader *reader, struct lake_bytes *out, struct lake_error *err)
 {
-    int64_t done_bytes = 0;
-    for (;;) {
+    if (reader->block_used == reader->block_size) {
+        uint8_t first;
         size_t got = 0;
-        lake_status status = LAKE_OK;
-        /* One block at a time, straight from the reader's own buffer. */
-        if (reader->block_used == reader->block_size) {
-            uint8_t first;
-            status = lake_reader_read(reader, &first, 1, &got, err);
-            if (status != LAKE_OK || got == 0)
-                return status;
-            reader->block_used--;
-        }
-        got = reader->block_size - reader->block_used;
-        status = write_all(descriptor, reader->block + reader->block_used, got, path, err);
+        lake_status status = lake_reader_read(reader, &first, 1, &got, err);
         if (status != LAKE_OK)
             return status;
-        reader->block_used = reader->block_size;
-        done_bytes += (int64_t)got;
-        if (progress != NULL && !progress(progress_context, done_bytes, total_bytes))
-            return lake_fail(err, LAKE_CANCELLED, "the download was cancelled after %lld bytes",
-                             (long long)done_bytes);
+        reader->block_used -= got;
     }
-}
-
-static lake_status sync_directory(const char *path, struct lake_error *err)
-{
-    const char *slash = strrchr(path, '/');
-    char *directory =
-        slash == NULL ? base_strdup(".") : base_strndup(path, (size_t)BASE_MAX(slash - path, 1));
-    if (directory == NULL)
-        return base_fail_no_memory(err, strlen(path));
-    int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    lake_status status = LAKE_OK;
-    if (descriptor < 0 || fsync(descriptor) != 0)
-        status = base_fail_errno(err, errno, "cannot sync the directory of %s", path);
-    if (descriptor >= 0)
-        close(descriptor);
-    base_free(directory);
-    return status;
-}
-
-/* Side file, sync, rename, sync of the directory: `path` is whole or what it was. */
-static lake_status download_to(lake_reader *reader, const char *path, const char *side,
-                               lake_progress progress, void *progress_context, int64_t total_bytes,
-                               struct lake_error *err)
-{
-    int descriptor = open(side, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (descriptor < 0)
-        return base_fail_errno(err, errno, "cannot create %s", side);
-    lake_status status =
-        copy_to(reader, descriptor, side, progress, progress_context, total_bytes, err);
-    if (status == LAKE_OK && fsync(descriptor) != 0)
-        status = base_fail_errno(err, errno, "cannot sync %s", side);
-    if (close(descriptor) != 0 && status == LAKE_OK)
-        status = base_fail_errno(err, errno, "cannot close %s", side);
-    if (status == LAKE_OK && rename(side, path) != 0)
-        status = base_fail_errno(err, errno, "cannot rename %s to %s", side, path);
-    if (status != LAKE_OK) {
-        (void)unlink(side);
-        return status;
-    }
-    return sync_directory(path, err);
-}
-
-lake_status lake_download(lake_client *client, const struct lake_data_location *location,
-                          const char *path, lake_progress progress, void *progress_context,
-                          struct lake_error *err)
-{
-    lake_reader *reader = NULL;
-    struct base_uuid uuid;
-    char text[BASE_UUID_TEXT_BYTES];
-    char *side = NULL;
-    lake_status status = lake_open(client, location, &reader, err);
-    if (status == LAKE_OK)
-        status = base_uuid4_new(&uuid, err);
-    if (status == LAKE_OK) {
-        base_uuid_format(&uuid, text);
-        side = base_format("%s.part-%.8s", path, text);
-        status = side == NULL ? base_fail_no_memory(err, strlen(path))
-                              : download_to(reader, path, side, progress, progress_context,
-                                            location->size_bytes, err);
-    }
-    base_free(side);
-    lake_reader_free(reader);
-    return status;
+    *out = (struct lake_bytes){reader->block + reader->block_used,
+                               reader->block_size - reader->block_used};
+    reader->block_used = reader->block_size;
+    return LAKE_OK;
 }

@@ -1,6 +1,7 @@
 """The command line as its users meet it: help, exit codes, errors, formats, pipes and terminals."""
 
 import csv
+import fcntl
 import io
 import json
 import os
@@ -40,7 +41,7 @@ def error_of(done):
 
 # ---- help, usage, exit codes ------------------------------------------------------------------------
 
-COMMANDS = ["up", "meta", "query", "table", "client", "sql", "import", "put", "get"]
+COMMANDS = ["up", "meta", "query", "table", "client", "sql", "import", "put", "get", "cat"]
 
 
 def test_help_lists_every_command_and_each_explains_itself():
@@ -715,3 +716,101 @@ def test_vectors_of_a_parquet_file_stay_vectors(server, tmp_path):
     assert found.column('odd "name"').type == pa.list_(pa.int64(), 2)
     assert pa.types.is_list(found.column("free").type)
     assert found.to_pylist() == table.to_pylist()
+
+
+# ---- get and cat --------------------------------------------------------------------------------------
+
+@pytest.fixture
+def stored(server, tmp_path):
+    """A statement that gives one object of 5 MiB and a bit, its bytes, and its file in the stage."""
+    data = os.urandom(5 * 2**20 + 333)
+    (tmp_path / "source").write_bytes(data)
+    name = f"files.t{time.time_ns()}"
+    server.run("table", "create", name, "--column", "a:FILE")
+    server.run("put", "--into", name, "--file", f"a={tmp_path}/source")
+    [row] = json.loads(server.run("sql", f"SELECT a.uri AS uri FROM {name}", "--json").stdout)
+    return f"SELECT a FROM {name}", data, row["uri"].removeprefix("file://")
+
+
+def flip(path, at):
+    os.chmod(path, 0o600)
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def killed_get(server, select, copy):
+    done = server.run("get", select, "-o", copy, check=False,
+                      env={"LAKE_FAULT": "client.download.block:3:kill"})
+    assert done.returncode == -signal.SIGKILL and not copy.exists()
+    [partial] = copy.parent.glob(copy.name + ".part-*")
+    assert partial.stat().st_size == 3 * 2**20
+    return partial
+
+
+def test_a_killed_get_goes_on_with_what_arrived(server, stored, tmp_path):
+    select, data, path = stored
+    copy = tmp_path / "copy"
+    other = tmp_path / "copy.part-0123456789abcdef"
+    other.write_bytes(b"of another object")
+    partial = killed_get(server, select, copy)
+    assert not other.exists()
+    flip(path, 10)  # what arrived is not read again, so this is not seen
+    server.run("get", select, "-o", copy)
+    assert copy.read_bytes() == data and not partial.exists()
+    copy.unlink()
+    done = server.run("get", select, "-o", copy, check=False)
+    assert done.returncode == 1 and "SHA-256" in done.stderr
+    assert not copy.exists() and not partial.exists()
+    flip(path, 10)
+    # What was damaged on this side is fetched again, and so is what is too long.
+    flip(killed_get(server, select, copy), 20)
+    server.run("get", select, "-o", copy)
+    assert copy.read_bytes() == data and not partial.exists()
+    copy.unlink()
+    partial.write_bytes(data + b"!")
+    server.run("get", select, "-o", copy)
+    assert copy.read_bytes() == data and not partial.exists()
+    copy.unlink()
+    partial.write_bytes(data)  # all of it, but not its name
+    server.run("get", select, "-o", copy)
+    assert copy.read_bytes() == data and not partial.exists()
+
+
+def test_two_gets_do_not_write_one_file(server, stored, tmp_path):
+    select, data, _ = stored
+    copy = tmp_path / "copy"
+    partial = killed_get(server, select, copy)
+    with open(partial, "r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = server.run("get", select, "-o", copy, check=False)
+        assert done.returncode == 1 and "by another process" in done.stderr
+        assert partial.stat().st_size == 3 * 2**20
+    server.run("get", select, "-o", copy)
+    assert copy.read_bytes() == data
+
+
+@pytest.mark.parametrize("text, start, end", [
+    ("0:1", 0, 1), ("1048570:1048580", 1048570, 1048580), ("5000000:", 5000000, None),
+    ("7:4000000", 7, 4000000), (None, 0, None)])
+def test_cat_writes_exactly_the_range(server, stored, tmp_path, text, start, end):
+    select, data, _ = stored
+    done = subprocess.run([LAKE, "cat", select, "--addr", server.address,
+                           *(["--range", text] if text else [])], capture_output=True, timeout=60,
+                          env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == data[start:end]
+
+
+@pytest.mark.parametrize("text", ["5", ":7", "a:b", "-1:5", "1:2:3", "1:99999999999999999999"])
+def test_cat_says_what_a_range_is(server, text):
+    done = lake("cat", "SELECT 1", "--range", text)
+    assert done.returncode == 2 and "is no range" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["5:5", "6:5", "0:99999999", "99999999:"])
+def test_cat_refuses_ranges_that_are_not_there(server, stored, text):
+    done = server.run("cat", stored[0], "--range", text, check=False)
+    assert done.returncode == 1 and "must be within" in done.stderr and done.stdout == ""

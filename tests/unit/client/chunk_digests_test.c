@@ -2,7 +2,7 @@
 /* Digests of chunks (OBJ-6): the records were made by Python's hashlib, with at most four digests.
  */
 #define CHUNK_MAX_DIGESTS ((size_t)4)
-#include "chunk_digests.c"
+#include "chunk_digests.c" /* NOLINT(bugprone-suspicious-include): with fewer digests */
 
 #include <setjmp.h>
 #include <stdarg.h>
