@@ -9,7 +9,7 @@
 #define FAR_WINDOW_BYTES   ((uint64_t)1 << 20)
 #define MAX_WINDOW_BYTES   ((uint64_t)8 << 20)
 /* Bytes that cost no more to read than one more request. */
-#define LOCAL_GAP_BYTES ((uint64_t)4 << 10)
+#define LOCAL_GAP_BYTES ((uint64_t)12 << 10)
 #define FAR_GAP_BYTES   ((uint64_t)512 << 10)
 #define MAX_PAGE_ARENA  ((size_t)8 << 30)
 #define MAX_LEVEL_BYTES ((size_t)1 << 40)
