@@ -39,6 +39,10 @@ install: build ## Install the library, tools, manual and completion (PREFIX=/usr
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX) >$(BUILD)/install.log
 	@echo "installed into $(DESTDIR)$(PREFIX)"
 
+.PHONY: wheel
+wheel: deps-test build ## The Python package with all its libraries, into build/python
+	@python/build_wheel $(BUILD)
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	@rm -rf build
@@ -60,6 +64,10 @@ test-unit: test-build ## Unit tests and the replay of the fuzz corpus
 .PHONY: test-adbc
 test-adbc: test-build ## The official ADBC Flight SQL driver against a running Lake
 	@tools/test adbc
+
+.PHONY: test-python
+test-python: test-build ## The Python package: its wheel in a fresh environment
+	@tools/test python
 
 .PHONY: test-install
 test-install: test-build ## A C program outside the tree, built against an installed Lake

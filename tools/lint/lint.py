@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-C_FOLDERS = ("src", "include", "tests", "bench", "examples")
+C_FOLDERS = ("src", "include", "tests", "bench", "examples", "python")
 MAX_LINES = 800
 MAX_COLUMNS = 100
 
