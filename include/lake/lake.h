@@ -92,8 +92,10 @@ struct lake_connect_options {
     uint32_t schema_cache_tables; /* 0: 1,024; at most 65,536 */
     uint32_t schema_cache_ttl_ms; /* 0: 60,000; at most 3,600,000 */
     uint32_t upload_parts_in_flight; /* of 64 MiB each, into S3; 0: 4; at most 16 */
-    /* Where unfinished uploads of paths into S3 are written down, without credentials, so that the
-     * next upload of the same file goes on with them; NULL: a failed upload is removed (OBJ-4). */
+    /* Where unfinished work is written down, without credentials. Uploads of paths into S3, so that
+     * the next upload of the same file goes on with them (OBJ-4); appends, before the first byte of
+     * them is sent, so that lake_resume_pending_append commits them after a crash (SDK-5). NULL: a
+     * failed upload is removed, an append lives in memory only. */
     const char *upload_checkpoint_dir;
 };
 #define LAKE_CONNECT_OPTIONS_INIT \
@@ -401,6 +403,40 @@ lake_status lake_append_batches(lake_client *client, const char *table,
                                 const struct ArrowArray *const *batches, size_t batch_count,
                                 const char *operation_id, struct lake_insert_result *result,
                                 struct lake_error *err);
+
+/*
+ * Durable appends (SDK-5). A client with a checkpoint directory writes every append, those of
+ * lake_insert too, into a file of its own before it sends it: operation ID, table, encoded rows,
+ * a checksum. Success or a rejection by the server removes the file. Everything else keeps it and
+ * is LAKE_OUTCOME_UNKNOWN, also when no server was reached: the rows are pending, and resuming them
+ * adds them once, however often they were sent. So is an append whose file is complete but could
+ * not be made certain to outlive a crash of the machine; nothing was sent of that one.
+ *
+ * All three need a client with a checkpoint directory: FAILED_PRECONDITION without.
+ */
+#define LAKE_MAX_PENDING_APPENDS 1024
+struct lake_pending_appends {
+    char (*operation_ids)[LAKE_OPERATION_ID_BYTES]; /* oldest first */
+    size_t count;
+};
+/* The oldest pending appends, at most LAKE_MAX_PENDING_APPENDS; those that are being sent just now
+ * are among them. Release with lake_pending_appends_fini. */
+lake_status lake_pending_append_ids(lake_client *client, struct lake_pending_appends *out,
+                                    struct lake_error *err);
+void lake_pending_appends_fini(struct lake_pending_appends *pending);
+/*
+ * Sends exactly this pending append and fills `result` (may be NULL) as lake_append_batches does;
+ * there are no locations. What the server refuses for good (other rows under the same ID, a table
+ * that has changed, an ID that has expired) is removed; other errors keep it. NOT_FOUND: none of
+ * this ID. FAILED_PRECONDITION: it is being sent just now, or it belongs to another lake or tenant.
+ * DATA_LOSS: its file is damaged.
+ */
+lake_status lake_resume_pending_append(lake_client *client, const char *operation_id,
+                                       struct lake_insert_result *result, struct lake_error *err);
+/* Forgets a pending append, also a damaged one; its rows may have been committed nevertheless.
+ * NOT_FOUND, and FAILED_PRECONDITION while it is being sent. */
+lake_status lake_drop_pending_append(lake_client *client, const char *operation_id,
+                                     struct lake_error *err);
 
 /* ---- queries ---- */
 

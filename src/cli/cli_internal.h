@@ -69,6 +69,9 @@ int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
 int cli_fail(const struct cli_options *options, const struct lake_error *err);
 
+/* pending.c: `lake client pending …`, what comes after these words. */
+int cli_run_pending(struct cli_options *options, int argc, char **argv);
+
 /* ---- servers ---- */
 
 /* Metasrv and Query in this process. */

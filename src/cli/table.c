@@ -305,9 +305,11 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     int index = 0;
     int which = cli_next(options, names, argc, argv, &index, &verb);
     if (which == CLI_END)
-        return cli_usage_error(&cli_client, "create-table?");
+        return cli_usage_error(&cli_client, "create-table or pending?");
     if (which != CLI_ARGUMENT)
         return cli_stop(&cli_client, which);
+    if (strcmp(verb, "pending") == 0)
+        return cli_run_pending(options, argc - index, argv + index);
     if (options->address == NULL)
         return cli_usage_error(&cli_client, "lake client needs --addr HOST:PORT");
     if (strcmp(verb, "create-table") == 0)
@@ -337,10 +339,18 @@ const struct cli_command cli_table = {
     run_table};
 
 const struct cli_command cli_client = {
-    "client", "speak to a Query server at an address",
+    "client", "speak to a Query server at an address; finish interrupted appends",
     "Usage: lake client --addr HOST:PORT create-table NAMESPACE.TABLE --column NAME:TYPE …\n"
+    "       lake client pending\n"
+    "       lake client pending resume ID | --all\n"
+    "       lake client pending drop ID\n"
     "\n" TYPES_HELP "\n"
-    "Example:\n"
+    "With LAKE_UPLOAD_CHECKPOINT_DIR set, every append is written down there before it is sent.\n"
+    "One whose answer was lost stays: pending lists the oldest 1,024 by their operation IDs and\n"
+    "when they were made, resume sends them, which never adds rows twice, drop forgets one.\n"
+    "\n"
+    "Examples:\n"
     "  lake client --addr 127.0.0.1:8815 create-table robots.runs --column id:int64! \\\n"
-    "       --column video:FILE\n",
+    "       --column video:FILE\n"
+    "  lake client pending resume --all --json\n",
     run_client};

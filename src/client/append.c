@@ -1,7 +1,8 @@
 /*
  * One append: measured, sent through DoPut, answered with the version that holds it. The operation
  * ID makes a retry safe (NAT-6), so a lost answer is asked for again a few times before the caller
- * hears that the outcome is unknown (L21).
+ * hears that the outcome is unknown (L21). With a checkpoint directory it is written down before it
+ * is sent, and stays so until the server has answered for it (SDK-5).
  */
 #include "append.h"
 
@@ -108,18 +109,11 @@ static lake_status send_copied(void *context, struct rpc_part *parts, size_t par
 struct measure {
     uint64_t bytes;
     uint64_t messages;
+    struct pending_file *pending; /* NULL: only measured */
 };
 
-static lake_status count_message(void *context, struct rpc_part *parts, size_t part_count,
-                                 struct lake_error *err)
+static lake_status check_measure(const struct measure *measure, struct lake_error *err)
 {
-    struct measure *measure = context;
-    measure->messages++;
-    for (size_t i = 0; i < part_count; i++) {
-        measure->bytes += parts[i].size;
-        if (parts[i].release != NULL)
-            parts[i].release(parts[i].context);
-    }
     if (measure->messages > CLIENT_MAX_MESSAGES)
         return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
                          "the rows take more than %d messages, the limit of one append: give them "
@@ -131,6 +125,23 @@ static lake_status count_message(void *context, struct rpc_part *parts, size_t p
                          "append fewer rows at a time",
                          (unsigned long long)CLIENT_MAX_APPEND_BYTES);
     return LAKE_OK;
+}
+
+static lake_status count_message(void *context, struct rpc_part *parts, size_t part_count,
+                                 struct lake_error *err)
+{
+    struct measure *measure = context;
+    measure->messages++;
+    for (size_t i = 0; i < part_count; i++)
+        measure->bytes += parts[i].size;
+    lake_status status = check_measure(measure, err);
+    if (status == LAKE_OK && measure->pending != NULL)
+        status = pending_file_add(measure->pending, parts, part_count, err);
+    for (size_t i = 0; i < part_count; i++) {
+        if (parts[i].release != NULL)
+            parts[i].release(parts[i].context);
+    }
+    return status;
 }
 
 static lake_status write_stream(const struct client_append *append, struct flight_sender sender,
@@ -149,12 +160,24 @@ static lake_status write_stream(const struct client_append *append, struct fligh
     return status;
 }
 
-/* Encodes everything once without sending it, so that what is too large never leaves. */
+/* Encodes everything once without sending it, so that what is too large never leaves, and what may
+ * leave is written down if it is to be. */
 static lake_status check_size(const struct client_append *append, struct lake_bytes descriptor,
                               struct lake_error *err)
 {
-    struct measure measure = {0};
+    struct measure measure = {.pending = append->pending};
     return write_stream(append, (struct flight_sender){count_message, &measure}, descriptor, err);
+}
+
+static lake_status send_recorded(const struct pending_record *recorded, struct flight_sender sender,
+                                 struct lake_error *err)
+{
+    struct lake_bytes rest = recorded->messages;
+    struct lake_bytes message;
+    lake_status status = LAKE_OK;
+    while (status == LAKE_OK && pending_record_next(&rest, &message))
+        status = flight_send_bytes(sender, message, err);
+    return status;
 }
 
 /* An error that the server sent before the stream ended is better than "could not send". */
@@ -163,6 +186,8 @@ static lake_status send_batches(const struct client_append *append, struct rpc_c
 {
     struct flight_sender sender = flight_sender_of_client(call);
     struct flight_sender copying = {send_copied, &sender};
+    if (append->recorded != NULL)
+        return send_recorded(append->recorded, sender, err);
     return write_stream(append, append->borrowed ? copying : sender, descriptor, err);
 }
 
@@ -245,7 +270,73 @@ static lake_status try_a_few_times(lake_client *client, const struct client_appe
     return status;
 }
 
-static lake_status run(lake_client *client, const struct client_append *append,
+/* ---- what is written down ---- */
+
+/* An answer about the append itself, after which it is not asked for again. Of one that may have
+ * been sent before, "not you" and "not now" say nothing about it. */
+static bool is_final(const struct pending_file *pending, lake_status status)
+{
+    switch (status) {
+    case LAKE_UNAUTHENTICATED:
+    case LAKE_PERMISSION_DENIED:
+    case LAKE_RESOURCE_EXHAUSTED:
+    case LAKE_ABORTED:
+        return !pending_file_was_there(pending);
+    default:
+        return status == LAKE_OK || leaves_no_doubt(status);
+    }
+}
+
+static lake_status begin_pending(lake_client *client, struct client_append *append,
+                                 struct lake_error *err)
+{
+    const struct pending_record record = {
+        .lake = base_str_of(client->lake_uri),
+        .operation_id = base_str_of(append->operation_id),
+        .namespace_name = append->namespace_name,
+        .table = append->table,
+    };
+    if (client->upload_checkpoint_dir == NULL)
+        return LAKE_OK;
+    return pending_file_create(client->upload_checkpoint_dir, &record, &append->pending, err);
+}
+
+/* Removes what is settled. What was kept and is not settled may yet be carried out, by whoever
+ * resumes it: that is no failure, whatever this call met. */
+static lake_status settle(const struct client_append *append, lake_status status,
+                          struct lake_error *err)
+{
+    if (append->pending == NULL)
+        return status;
+    if (is_final(append->pending, status)) {
+        /* One that cannot be removed is answered for when it is resumed. */
+        if (BASE_FAULT("client.append.answered", NULL) == LAKE_OK)
+            (void)pending_file_remove(append->pending, NULL);
+    } else if (status != LAKE_OUTCOME_UNKNOWN && !pending_file_was_there(append->pending)) {
+        status = lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
+                                "the append was not carried out yet; it is kept as pending: resume "
+                                "%s",
+                                append->operation_id);
+    }
+    (void)BASE_FAULT("client.append.settled", NULL);
+    return status;
+}
+
+static lake_status send(lake_client *client, const struct client_append *append,
+                        struct lake_bytes descriptor, struct lake_insert_result *result,
+                        struct lake_error *err)
+{
+    lake_status status = BASE_FAULT("client.append.kept", err);
+    if (status == LAKE_OK)
+        status = try_a_few_times(client, append, descriptor, result, err);
+    status = settle(append, status, err);
+    /* The table may not be what the cache says any more: the next call looks it up. */
+    if (status != LAKE_OK && leaves_no_doubt(status))
+        client_schema_forget(client, append->namespace_name, append->table);
+    return status;
+}
+
+static lake_status run(lake_client *client, struct client_append *append,
                        struct lake_insert_result *result, struct lake_error *err)
 {
     struct base_buffer buffer;
@@ -253,14 +344,24 @@ static lake_status run(lake_client *client, const struct client_append *append,
     lake_status status = encode_descriptor(append, &buffer, err);
     struct lake_bytes descriptor = base_buffer_view(&buffer);
     if (status == LAKE_OK)
-        status = check_size(append, descriptor, err);
+        status = begin_pending(client, append, err);
     if (status == LAKE_OK)
-        status = try_a_few_times(client, append, descriptor, result, err);
+        status = check_size(append, descriptor, err);
+    if (status == LAKE_OK && append->pending != NULL)
+        status = pending_file_publish(append->pending, err);
+    if (status == LAKE_OK)
+        status = send(client, append, descriptor, result, err);
+    pending_file_free(append->pending);
+    append->pending = NULL;
     base_buffer_fini(&buffer);
-    /* The table may not be what the cache says any more: the next call looks it up. */
-    if (status != LAKE_OK && status != LAKE_OUTCOME_UNKNOWN)
-        client_schema_forget(client, append->namespace_name, append->table);
     return status;
+}
+
+lake_status client_append_resume(lake_client *client, struct client_append *append,
+                                 struct lake_insert_result *result, struct lake_error *err)
+{
+    memcpy(result->operation_id, append->operation_id, LAKE_OPERATION_ID_BYTES);
+    return send(client, append, (struct lake_bytes){0}, result, err);
 }
 
 static lake_status use_operation_id(const char *given, char out[LAKE_OPERATION_ID_BYTES],

@@ -3,6 +3,7 @@
 #define CLIENT_APPEND_H
 
 #include "client_internal.h"
+#include "pending_file.h"
 
 struct client_append {
     struct lake_str namespace_name, table;
@@ -11,12 +12,19 @@ struct client_append {
     size_t batch_count;
     bool borrowed; /* the batches' buffers are the caller's, valid during the call only */
     const char *operation_id;
+    struct pending_file *pending; /* where the append is written down; NULL: nowhere */
+    /* One that was written down before: its messages are sent as they are, there are no batches. */
+    const struct pending_record *recorded;
 };
 /* Commits the rows under `operation_id` (NULL: a fresh one, left in `result` also on failure), and
  * fills version, row_count and replayed of `result`. */
 lake_status client_append_commit(lake_client *client, struct client_append *append,
                                  const char *operation_id, struct lake_insert_result *result,
                                  struct lake_error *err);
+/* Sends the append of a pending file that is locked, and settles it; `append` has all but batches.
+ */
+lake_status client_append_resume(lake_client *client, struct client_append *append,
+                                 struct lake_insert_result *result, struct lake_error *err);
 /* Gives a result out or drops it. One whose outcome is unknown goes out as well: who asks again
  * needs its operation ID and its locations. */
 void client_append_hand_over(struct lake_insert_result *from, lake_status status,

@@ -9,6 +9,7 @@
  *   insert.c    insert, insert_many: check, upload, append (SDK-3)
  *   batches.c   append_batches: check, append (SDK-4)
  *   append.c    one append: measured, sent, asked for again (L21)
+ *   pending.c, pending_file.c, pending_record.c  appends that are written down first (SDK-5)
  *   upload.c    objects into the stage, hashed while they are copied (OBJ-1)
  *   upload_parts.c  in parts, several on their way (OBJ-3)
  *   upload_resume.c, upload_checkpoint.c  going on where another process stopped (OBJ-4)
@@ -43,11 +44,12 @@ struct lake_client {
     struct rpc_channel *channel;
     int64_t timeout_ms;
     struct client_schema_cache *schemas;
+    char *lake_uri; /* the caller's stage as the server names it: what pending appends belong to */
     char *stage_uri; /* "file:///…/tenants/<tenant>", "s3://…", or NULL for a query-only client */
     char *stage_endpoint, *stage_region; /* of an S3 stage, as the server says; NULL: it does not */
     bool stage_path_style;
     uint32_t upload_parts_in_flight;
-    char *upload_checkpoint_dir; /* NULL: failed uploads are removed */
+    char *upload_checkpoint_dir; /* NULL: failed uploads are removed, appends not written down */
     pthread_mutex_t stage_lock;  /* guards stage: opened at its first use */
     struct storage_store *stage;
 };

@@ -68,9 +68,14 @@ static bool keep_text(ProtobufCBinaryData text, char **out)
     return text.len == 0 || *out != NULL;
 }
 
-static lake_status keep_stage(lake_client *client, const LakePb__StageDescriptor *stage,
-                              struct lake_error *err)
+static lake_status keep_stage(lake_client *client, bool query_only,
+                              const LakePb__StageDescriptor *stage, struct lake_error *err)
 {
+    client->lake_uri = base_strndup((const char *)stage->root_uri.data, stage->root_uri.len);
+    if (client->lake_uri == NULL)
+        return base_fail_no_memory(err, stage->root_uri.len);
+    if (query_only)
+        return LAKE_OK;
     client->stage_path_style = stage->path_style;
     client->stage_uri = base_strndup((const char *)stage->root_uri.data, stage->root_uri.len);
     if (client->stage_uri == NULL || !keep_text(stage->endpoint, &client->stage_endpoint) ||
@@ -80,19 +85,19 @@ static lake_status keep_stage(lake_client *client, const LakePb__StageDescriptor
 }
 
 /* Asks for the stage: the one request that shows at once that a server is there (OBJ-2). */
-static lake_status fetch_stage(lake_client *client, bool keep, struct lake_error *err)
+static lake_status fetch_stage(lake_client *client, bool query_only, struct lake_error *err)
 {
     struct base_buffer reply;
     base_buffer_init(&reply, 65536);
     lake_status status = client_action(client, "lake.stage", (struct lake_bytes){0}, &reply, err);
-    if (status == LAKE_OK && keep) {
+    if (status == LAKE_OK) {
         LakePb__StageDescriptor *stage =
             lake_pb__stage_descriptor__unpack(NULL, reply.size, reply.data);
         if (stage == NULL || stage->format_version != 1)
             status = lake_fail(err, LAKE_UNIMPLEMENTED,
                                "the server's stage descriptor is newer than this library");
         else
-            status = keep_stage(client, stage, err);
+            status = keep_stage(client, query_only, stage, err);
         if (stage != NULL)
             lake_pb__stage_descriptor__free_unpacked(stage, NULL);
     }
@@ -128,7 +133,7 @@ static lake_status connect_client(const char *address, const struct lake_connect
     if (status == LAKE_OK)
         status = client_schema_cache_new(&options, &client->schemas, err);
     if (status == LAKE_OK)
-        status = fetch_stage(client, !query_only, err);
+        status = fetch_stage(client, query_only, err);
     if (status != LAKE_OK) {
         lake_client_unref(client);
         return status;
@@ -163,6 +168,7 @@ void lake_client_unref(lake_client *client)
     client_schema_cache_free(client->schemas);
     rpc_channel_unref(client->channel);
     pthread_mutex_destroy(&client->stage_lock);
+    base_free(client->lake_uri);
     base_free(client->stage_uri);
     base_free(client->stage_endpoint);
     base_free(client->stage_region);
