@@ -1,5 +1,6 @@
 /* libs: meta query */
 /* Appends that are written down before they are sent (SDK-5). */
+#define _GNU_SOURCE
 #include "client_fixture.h"
 #include "pending_file.h"
 
@@ -9,6 +10,8 @@
 #include <unistd.h>
 
 static char ids[2][LAKE_OPERATION_ID_BYTES]; /* fresh for each test: the server refuses old ones */
+
+#define TOKEN "bearer-8c1f5a-known-secret"
 
 struct durable {
     struct fixture *fixture;
@@ -21,6 +24,7 @@ static lake_client *connect_durably(struct durable *durable, bool query_only)
     lake_client *client = NULL;
     options.upload_checkpoint_dir = durable->marks;
     options.timeout_ms = 5000;
+    options.bearer_token = TOKEN; /* which a server on loopback without principals takes */
     OK(durable->fixture, (query_only ? lake_connect_query_only : lake_connect)(
                              durable->fixture->address, &options, &client, &durable->fixture->err));
     return client;
@@ -224,7 +228,7 @@ static void what_was_not_written_to_its_end_leaves_nothing(void **state)
     assert_int_equal(count_rows(durable->fixture, "kept.t"), 0);
 }
 
-static void a_changed_bit_anywhere_is_found(void **state)
+static void a_changed_bit_anywhere_is_found_and_no_token_is_in_the_file(void **state)
 {
     struct durable *durable = *state;
     char path[400];
@@ -241,6 +245,8 @@ static void a_changed_bit_anywhere_is_found(void **state)
     assert_int_equal(
         pending_record_parse((struct lake_bytes){bytes, (size_t)info.st_size}, &record, NULL),
         LAKE_OK);
+    assert_non_null(memmem(bytes, (size_t)info.st_size, "kept", 4));
+    assert_null(memmem(bytes, (size_t)info.st_size, TOKEN, sizeof(TOKEN) - 1));
     for (size_t i = 0; i < (size_t)info.st_size; i++) {
         bytes[i] ^= 0x10;
         assert_int_equal(
@@ -377,7 +383,7 @@ int main(void)
         DURABLE_TEST(without_a_server_the_rows_stay_pending),
         DURABLE_TEST(a_directory_that_cannot_be_synced_keeps_the_append_unsent),
         DURABLE_TEST(what_was_not_written_to_its_end_leaves_nothing),
-        DURABLE_TEST(a_changed_bit_anywhere_is_found),
+        DURABLE_TEST(a_changed_bit_anywhere_is_found_and_no_token_is_in_the_file),
         DURABLE_TEST(a_file_under_another_name_and_of_another_lake_is_refused),
         DURABLE_TEST(one_that_is_being_sent_is_nobody_elses),
         DURABLE_TEST(the_oldest_1024_are_listed_in_order),
