@@ -46,6 +46,7 @@ def connect(address: str, *, token: str | None = None, ca_pem: str | None = None
         put() of the same file goes on with them.
     parts_in_flight: of 64 MiB each, into S3 (4; at most 16).
     """
+    _stay_in_process()
     options = ffi.new("struct lake_connect_options *")
     keep = [chars(token, "token"), chars(ca_pem, "ca_pem"), chars(server_name, "server_name"),
             ffi.NULL if checkpoint_dir is None else path_chars(checkpoint_dir)]
@@ -62,6 +63,19 @@ def connect(address: str, *, token: str | None = None, ca_pem: str | None = None
     return Client(out[0])
 
 
+_process: int | None = None  # the one that connected first
+
+
+def _stay_in_process() -> None:
+    """gRPC's threads are not in a forked process, and a call would wait for them for ever."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    if _process != os.getpid():
+        raise RuntimeError("a process forked from one that is connected to Lake cannot use Lake: "
+                           'start workers by "spawn" and connect in each')
+
+
 class Client:
     """A connection to Lake, made by connect(). Threads share it freely.
 
@@ -71,7 +85,6 @@ class Client:
     """
 
     def __init__(self, client: Any) -> None:
-        self._process = os.getpid()
         self._client: Any = owned(client, lib.lake_client_unref)
 
     def _open(self) -> Any:
@@ -79,9 +92,7 @@ class Client:
         client = self._client
         if client is None:
             raise ValueError("the client is closed")
-        if os.getpid() != self._process:
-            raise RuntimeError("a forked process cannot use its parent's client: start workers by "
-                               '"spawn" and connect in each')
+        _stay_in_process()
         return client
 
     def close(self) -> None:
