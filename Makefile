@@ -88,7 +88,7 @@ fuzz: deps-fuzz ## Each fuzz target for FUZZ_SECONDS (60); NAME=… for one
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz $(NAME)
 
 .PHONY: soak
-soak: test-build ## The long crash tests: a thousand kills under load
+soak: test-build ## The long tests: a thousand kills under load, objects of 5 GiB
 	@tools/test soak
 
 .PHONY: bench
