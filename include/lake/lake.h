@@ -148,6 +148,23 @@ lake_status lake_create_table(lake_client *client, const char *table,
 /* NOT_FOUND when there is no such table. Versions already pinned by running statements stay. */
 lake_status lake_drop_table(lake_client *client, const char *table, struct lake_error *err);
 
+struct lake_compaction {
+    uint64_t version; /* the newest there was, when there was nothing to do */
+    uint64_t fragments_removed;
+    uint64_t fragments_added;
+    uint64_t rows_rewritten;
+    uint64_t rows_dropped; /* from disk: they had been deleted */
+};
+
+/*
+ * Puts the small fragments of a table together, which many small appends leave, and takes deleted
+ * rows off the disk: one new version with the same rows in the same order. Appends go on meanwhile.
+ * It may take longer than the timeout of the connection: `timeout_ms` is its own. When the time is
+ * over the server may go on, and calling it again does no harm.
+ */
+lake_status lake_compact_table(lake_client *client, const char *table, int64_t timeout_ms,
+                               struct lake_compaction *out, struct lake_error *err);
+
 struct lake_table_info {
     char *table;       /* "namespace.table" */
     char *location;    /* where its Lance dataset is, as a URI */

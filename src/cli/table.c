@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_COLUMNS 10000
+#define MAX_COLUMNS        10000
+#define COMPACT_TIMEOUT_MS (24 * 60 * 60 * INT64_C(1000))
 
 struct column_list {
     const char **columns;
@@ -275,6 +276,51 @@ static int run_drop(struct cli_options *options, int argc, char **argv)
     return CLI_EXIT_OK;
 }
 
+/* ---- compact ---- */
+
+static void print_compaction(const struct cli_options *options, const char *table,
+                             const struct lake_compaction *done)
+{
+    const unsigned long long version = done->version;
+    const unsigned long long removed = done->fragments_removed;
+    const unsigned long long added = done->fragments_added;
+    const unsigned long long rewritten = done->rows_rewritten;
+    const unsigned long long dropped = done->rows_dropped;
+    if (options->json) {
+        fputs("{\"compacted\":", stdout);
+        cli_print_json_string(stdout, table);
+        printf(",\"version\":%llu,\"fragments_removed\":%llu,\"fragments_added\":%llu,"
+               "\"rows_rewritten\":%llu,\"rows_dropped\":%llu}\n",
+               version, removed, added, rewritten, dropped);
+    } else if (removed == 0) {
+        printf("%s has nothing to compact, version %llu\n", table, version);
+    } else {
+        printf("compacted %s, version %llu: %llu fragments became %llu, %llu rows rewritten, "
+               "%llu deleted rows dropped\n",
+               table, version, removed, added, rewritten, dropped);
+    }
+}
+
+static int run_compact(struct cli_options *options, int argc, char **argv)
+{
+    int code = CLI_EXIT_OK;
+    const char *table = one_table(options, argc, argv, &code);
+    if (table == NULL)
+        return code;
+    struct cli_session session;
+    struct lake_compaction done;
+    struct lake_error error = {0};
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = lake_compact_table(session.client, table, COMPACT_TIMEOUT_MS, &done, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    print_compaction(options, table, &done);
+    return CLI_EXIT_OK;
+}
+
 static int run_table(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {NULL};
@@ -282,7 +328,7 @@ static int run_table(struct cli_options *options, int argc, char **argv)
     int index = 0;
     int which = cli_next(options, names, argc, argv, &index, &verb);
     if (which == CLI_END)
-        return cli_usage_error(&cli_table, "create, list, describe or drop?");
+        return cli_usage_error(&cli_table, "create, list, describe, compact or drop?");
     if (which != CLI_ARGUMENT)
         return cli_stop(&cli_table, which);
     argc -= index;
@@ -295,6 +341,8 @@ static int run_table(struct cli_options *options, int argc, char **argv)
         return run_describe(options, argc, argv);
     if (strcmp(verb, "drop") == 0)
         return run_drop(options, argc, argv);
+    if (strcmp(verb, "compact") == 0)
+        return run_compact(options, argc, argv);
     return cli_usage_error(&cli_table, "there is no lake table %s", verb);
 }
 
@@ -324,18 +372,23 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
 
 const struct cli_command cli_table = {
-    "table", "create, list, describe and drop tables",
+    "table", "create, list, describe, compact and drop tables",
     "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE … [--profile NAME]\n"
     "       lake table list [NAMESPACE]\n"
     "       lake table describe NAMESPACE.TABLE\n"
+    "       lake table compact NAMESPACE.TABLE\n"
     "       lake table drop NAMESPACE.TABLE\n"
     "\n" TYPES_HELP "\n"
     "Profiles: balanced (the default), fast (nothing is compressed), small (Zstandard).\n"
     "\n"
+    "Compact puts the small fragments that many small appends leave together, and takes deleted\n"
+    "rows off the disk: a new version with the same rows. Appends go on meanwhile.\n"
+    "\n"
     "Examples:\n"
     "  lake table create robots.frames --column episode:int64! --column 'state:float[25]'\n"
     "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"
-    "  lake table describe robots.frames --json\n",
+    "  lake table describe robots.frames --json\n"
+    "  lake table compact robots.frames\n",
     run_table};
 
 const struct cli_command cli_client = {

@@ -2,7 +2,7 @@
  * What the files of liblake share.
  *
  *   connect.c   the client object, its channel, its stage, its actions
- *   tables.c    create, drop, describe, list
+ *   tables.c    create, drop, compact, describe, list
  *   schema_cache.c  schemas of tables, for a while (SDK-2)
  *   statement.c parses `INSERT INTO ns.t (a, b) VALUES (?, ?)`
  *   values.c    checks typed values and turns them into one Arrow batch
@@ -63,6 +63,10 @@ static inline ProtobufCBinaryData client_binary(struct lake_str s)
 
 lake_status client_action(lake_client *client, const char *type, struct lake_bytes body,
                           struct base_buffer *reply, struct lake_error *err);
+/* With a time of its own, for what takes long. */
+lake_status client_action_within(lake_client *client, int64_t timeout_ms, const char *type,
+                                 struct lake_bytes body, struct base_buffer *reply,
+                                 struct lake_error *err);
 /* The caller's stage as a store. FAILED_PRECONDITION for a query-only client. Borrowed. */
 lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err);
 

@@ -8,11 +8,18 @@
 #define MAX_CACHE_TABLES   65536
 #define MAX_CACHE_TTL_MS   3600000
 
+lake_status client_action_within(lake_client *client, int64_t timeout_ms, const char *type,
+                                 struct lake_bytes body, struct base_buffer *reply,
+                                 struct lake_error *err)
+{
+    struct flight_action action = {base_str_of(type), body};
+    return flight_do_action(client->channel, NULL, 0, timeout_ms, &action, reply, err);
+}
+
 lake_status client_action(lake_client *client, const char *type, struct lake_bytes body,
                           struct base_buffer *reply, struct lake_error *err)
 {
-    struct flight_action action = {base_str_of(type), body};
-    return flight_do_action(client->channel, NULL, 0, client->timeout_ms, &action, reply, err);
+    return client_action_within(client, client->timeout_ms, type, body, reply, err);
 }
 
 static lake_status check_options(const char *address, const struct lake_connect_options *options,

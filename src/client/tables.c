@@ -87,9 +87,9 @@ lake_status lake_schema_parse(const char *const *columns, size_t column_count,
 /* ---- create, drop ---- */
 
 /* Packs a protobuf-c message and runs the action with it. */
-static lake_status run_action(lake_client *client, const char *type,
-                              const ProtobufCMessage *message, struct base_buffer *reply,
-                              struct lake_error *err)
+static lake_status run_action_within(lake_client *client, int64_t timeout_ms, const char *type,
+                                     const ProtobufCMessage *message, struct base_buffer *reply,
+                                     struct lake_error *err)
 {
     struct base_buffer body;
     base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
@@ -97,10 +97,18 @@ static lake_status run_action(lake_client *client, const char *type,
         base_buffer_reserve(&body, protobuf_c_message_get_packed_size(message), err);
     if (status == LAKE_OK) {
         body.size = protobuf_c_message_pack(message, body.data);
-        status = client_action(client, type, base_buffer_view(&body), reply, err);
+        status =
+            client_action_within(client, timeout_ms, type, base_buffer_view(&body), reply, err);
     }
     base_buffer_fini(&body);
     return status;
+}
+
+static lake_status run_action(lake_client *client, const char *type,
+                              const ProtobufCMessage *message, struct base_buffer *reply,
+                              struct lake_error *err)
+{
+    return run_action_within(client, client->timeout_ms, type, message, reply, err);
 }
 
 static lake_status fill_name(const char *table, LakePb__TableName *out, struct lake_error *err)
@@ -154,6 +162,42 @@ lake_status lake_drop_table(lake_client *client, const char *table, struct lake_
         status = run_action(client, "lake.drop_table", &request.base, &reply, err);
         lake_schema_cache_invalidate(client, table);
     }
+    base_buffer_fini(&reply);
+    return status;
+}
+
+/* ---- compact ---- */
+
+lake_status lake_compact_table(lake_client *client, const char *table, int64_t timeout_ms,
+                               struct lake_compaction *out, struct lake_error *err)
+{
+    LakePb__CompactTableRequest request = LAKE_PB__COMPACT_TABLE_REQUEST__INIT;
+    LakePb__CompactTableReply *answer = NULL;
+    LakePb__TableName name;
+    struct base_buffer reply;
+    lake_error_clear(err);
+    if (timeout_ms <= 0)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must be positive");
+    base_buffer_init(&reply, REPLY_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        status =
+            run_action_within(client, timeout_ms, "lake.compact_table", &request.base, &reply, err);
+    }
+    if (status == LAKE_OK) {
+        answer = lake_pb__compact_table_reply__unpack(NULL, reply.size, reply.data);
+        if (answer == NULL)
+            status = lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
+        else
+            *out = (struct lake_compaction){.version = answer->version,
+                                            .fragments_removed = answer->fragments_removed,
+                                            .fragments_added = answer->fragments_added,
+                                            .rows_rewritten = answer->rows_rewritten,
+                                            .rows_dropped = answer->rows_dropped};
+    }
+    if (answer != NULL)
+        lake_pb__compact_table_reply__free_unpacked(answer, NULL);
     base_buffer_fini(&reply);
     return status;
 }

@@ -16,7 +16,8 @@
  * first
  *
  * Lock order: a gate (gate.c) is held across I/O and is entered before any mutex; mutexes guard
- * single fields and are never held together.
+ * single fields and are never held together. Of gates: a table's maintenance, the table, the
+ * directory.
  */
 #ifndef META_INTERNAL_H
 #define META_INTERNAL_H
@@ -366,6 +367,19 @@ lake_status meta_dataset_newest(struct meta_authority *authority,
 lake_status meta_registration_follow(struct meta_authority *authority,
                                      struct meta_registration *registration, bool *changed,
                                      struct lake_error *err);
+
+/* ---- maintain.c ---- */
+
+/* The gate of what works on a table's files for long: appends pass it by, a drop waits. Entered
+ * before the table's own. */
+lake_status meta_maintenance_enter(struct meta_authority *authority, const struct meta_name *name,
+                                   const struct meta_wait *wait, struct meta_claim *claim,
+                                   struct lake_error *err);
+/* Puts small fragments together, as one version with the same rows, beside appends. */
+lake_status meta_table_compact(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const struct meta_name *name, struct lance_compaction *out,
+                               struct lake_error *err);
 
 /* ---- listing.c ---- */
 

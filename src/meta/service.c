@@ -145,6 +145,34 @@ static lake_status drop_table(const struct request *request, struct base_buffer 
     return status;
 }
 
+static lake_status compact_table(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__CompactTableRequest *pb =
+        lake_pb__compact_table_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    struct meta_name name;
+    struct lance_compaction done;
+    lake_status status = meta_name_from_pb(pb->name, &name, err);
+    if (status == LAKE_OK)
+        status = meta_table_compact(request->authority, request->identity, request->wait, &name,
+                                    &done, err);
+    if (status == LAKE_OK) {
+        LakePb__CompactTableReply reply = LAKE_PB__COMPACT_TABLE_REPLY__INIT;
+        reply.has_version = reply.has_fragments_removed = reply.has_fragments_added = true;
+        reply.has_rows_rewritten = reply.has_rows_dropped = true;
+        reply.version = done.version;
+        reply.fragments_removed = done.fragments_removed;
+        reply.fragments_added = done.fragments_added;
+        reply.rows_rewritten = done.rows_rewritten;
+        reply.rows_dropped = done.rows_dropped;
+        status = meta_pb_pack(&reply.base, out, err);
+    }
+    lake_pb__compact_table_request__free_unpacked(pb, NULL);
+    return status;
+}
+
 static lake_status list_tables(const struct request *request, struct base_buffer *out,
                                struct lake_error *err)
 {
@@ -210,6 +238,8 @@ static const struct action {
     {"lake.create_table", "CreateTableRequest -> Registration",
      META_SCHEMA_MAX_BYTES + SMALL_REQUEST_BYTES, create_table},
     {"lake.drop_table", "DropTableRequest -> empty", SMALL_REQUEST_BYTES, drop_table},
+    {"lake.compact_table", "CompactTableRequest -> CompactTableReply", SMALL_REQUEST_BYTES,
+     compact_table},
     {"lake.list_tables", "ListTablesRequest -> ListTablesReply, one page", SMALL_REQUEST_BYTES,
      list_tables},
     {"lake.resolve_tables", "ResolveTablesRequest -> ResolveTablesReply", 2 * SMALL_REQUEST_BYTES,

@@ -7,7 +7,8 @@
  *   drop:   sidecar -> registration gone, pending "d/…" -> directory aside -> removed -> pending
  * gone
  *
- * The gate of the table is entered before the gate of the directory.
+ * The gate of the table is entered before the gate of the directory; a drop is in that of the
+ * table's maintenance before.
  */
 #include "meta_internal.h"
 
@@ -555,10 +556,16 @@ lake_status meta_table_drop(struct meta_authority *authority, const struct meta_
     lake_status status = meta_identity_require(identity, name->namespace_name, err);
     if (status != LAKE_OK)
         return status;
+    struct meta_claim maintenance;
     struct meta_claim claim;
-    status = meta_table_enter(authority, name, wait, &claim, err);
+    status = meta_maintenance_enter(authority, name, wait, &maintenance, err);
     if (status != LAKE_OK)
         return status;
+    status = meta_table_enter(authority, name, wait, &claim, err);
+    if (status != LAKE_OK) {
+        meta_gate_leave(&authority->gates, &maintenance);
+        return status;
+    }
     struct meta_registration registration;
     meta_registration_init(&registration);
     status = meta_registration_get(authority, name, &registration, err);
@@ -568,5 +575,6 @@ lake_status meta_table_drop(struct meta_authority *authority, const struct meta_
         status = LAKE_OK;
     meta_registration_fini(&registration);
     meta_gate_leave(&authority->gates, &claim);
+    meta_gate_leave(&authority->gates, &maintenance);
     return status;
 }

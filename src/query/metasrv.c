@@ -121,19 +121,28 @@ static lake_status behalf_init(struct behalf *behalf, const struct rpc_principal
     return status;
 }
 
-lake_status query_metasrv_action(struct query_metasrv *metasrv,
-                                 const struct rpc_principal *principal, const char *type,
-                                 struct lake_bytes body, struct base_buffer *reply,
-                                 struct lake_error *err)
+lake_status query_metasrv_action_within(struct query_metasrv *metasrv,
+                                        const struct rpc_principal *principal, int64_t deadline_ms,
+                                        const char *type, struct lake_bytes body,
+                                        struct base_buffer *reply, struct lake_error *err)
 {
     struct flight_action action = {base_str_of(type), body};
     struct behalf behalf;
     lake_status status = behalf_init(&behalf, principal, err);
     if (status == LAKE_OK)
-        status = flight_do_action(metasrv->channel, behalf.headers, behalf.count,
-                                  ACTION_DEADLINE_MS, &action, reply, err);
+        status = flight_do_action(metasrv->channel, behalf.headers, behalf.count, deadline_ms,
+                                  &action, reply, err);
     base_buffer_fini(&behalf.namespaces);
     return status;
+}
+
+lake_status query_metasrv_action(struct query_metasrv *metasrv,
+                                 const struct rpc_principal *principal, const char *type,
+                                 struct lake_bytes body, struct base_buffer *reply,
+                                 struct lake_error *err)
+{
+    return query_metasrv_action_within(metasrv, principal, ACTION_DEADLINE_MS, type, body, reply,
+                                       err);
 }
 
 lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_principal *principal,

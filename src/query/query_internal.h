@@ -66,6 +66,11 @@ lake_status query_metasrv_action(struct query_metasrv *metasrv,
                                  const struct rpc_principal *principal, const char *type,
                                  struct lake_bytes body, struct base_buffer *reply,
                                  struct lake_error *err);
+/* The same for one that may take long. */
+lake_status query_metasrv_action_within(struct query_metasrv *metasrv,
+                                        const struct rpc_principal *principal, int64_t deadline_ms,
+                                        const char *type, struct lake_bytes body,
+                                        struct base_buffer *reply, struct lake_error *err);
 /* Starts a DoPut on behalf of `principal`. */
 lake_status query_metasrv_put(struct query_metasrv *metasrv, const struct rpc_principal *principal,
                               int64_t deadline_ms, struct rpc_client_call **out,

@@ -6,7 +6,8 @@
 
 #define REQUEST_ARENA_BYTES ((size_t)16 * 1024 * 1024)
 #define REPLY_BYTES         ((size_t)64 * 1024 * 1024)
-#define MAX_CREDENTIALS     8192 /* holds the longest token in base64 */
+#define MAINTENANCE_MAX_MS  (24 * 60 * 60 * INT64_C(1000)) /* of a caller without a deadline */
+#define MAX_CREDENTIALS     8192                           /* holds the longest token in base64 */
 
 /* ---- one request, one reply ---- */
 
@@ -245,6 +246,16 @@ static lake_status drop_table(struct request *request, struct lake_bytes body,
     return forward_change(request, "lake.drop_table", body, out, err);
 }
 
+/* As long as the caller waits: it rewrites up to the whole table. */
+static lake_status compact_table(struct request *request, struct lake_bytes body,
+                                 struct base_buffer *out, struct lake_error *err)
+{
+    return query_metasrv_action_within(
+        request->server->metasrv, request->principal,
+        BASE_MIN(rpc_call_time_left_ms(request->call), MAINTENANCE_MAX_MS), "lake.compact_table",
+        body, out, err);
+}
+
 static lake_status list_tables(struct request *request, struct lake_bytes body,
                                struct base_buffer *out, struct lake_error *err)
 {
@@ -279,6 +290,7 @@ static const struct action actions[] = {
     {FLIGHT_ACTION_CANCEL_FLIGHT_INFO, "Cancels a statement", cancel_flight_info},
     {"lake.create_table", "Creates a table", create_table},
     {"lake.drop_table", "Drops a table", drop_table},
+    {"lake.compact_table", "Puts small fragments of a table together", compact_table},
     {"lake.list_tables", "Lists tables", list_tables},
     {"lake.resolve_tables", "Describes tables with their newest versions", resolve_tables},
     {"lake.table_schema", "The registered schema of a table", table_schema},

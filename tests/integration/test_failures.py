@@ -330,6 +330,32 @@ def test_a_statement_sees_the_version_it_was_planned_on(server):
     assert flight_sql.query(client, "SELECT id FROM pins.t AT (VERSION => 2)") == [{"id": 1}]
 
 
+def test_compaction_keeps_the_rows_and_what_was_pinned(server):
+    server.run("table", "create", "pins.small", "--column", "id:int64!")
+    for i in range(4):
+        server.run("put", "--into", "pins.small", "--set", f"id={i}")
+    client = flight.connect(f"grpc://{server.address}")
+    sql = "SELECT id FROM pins.small ORDER BY id"
+    planned = flight_sql.info(client, sql)
+    expected = [{"id": i} for i in range(4)]
+    assert flight_sql.query(client, sql) == expected
+    compacted = json.loads(server.run("table", "compact", "pins.small", "--json").stdout)
+    assert compacted == {"compacted": "pins.small", "version": 6, "fragments_removed": 4,
+                         "fragments_added": 1, "rows_rewritten": 4, "rows_dropped": 0}
+    again = server.run("table", "compact", "pins.small")
+    assert again.stdout == "pins.small has nothing to compact, version 6\n"
+    assert flight_sql.rows(client, planned.endpoints[0].ticket) == expected
+    assert flight_sql.query(client, sql) == expected
+    path = metasrv.dataset_path(server.data_dir, "pins.small")
+    lance.dataset(path).delete("id = 2")
+    compacted = json.loads(server.run("table", "compact", "pins.small", "--json").stdout)
+    assert (compacted["version"], compacted["rows_dropped"]) == (8, 1)
+    assert flight_sql.query(client, sql) == [{"id": 0}, {"id": 1}, {"id": 3}]
+    lance.dataset(path).validate()
+    missing = failure(server, "table", "compact", "pins.missing")
+    assert "pins.missing" in json.dumps(missing), missing
+
+
 def test_a_pin_to_a_dropped_table_never_reads_the_new_one(server):
     server.run("table", "create", "pins.again", "--column", "id:int64!")
     server.run("put", "--into", "pins.again", "--set", "id=1")

@@ -119,6 +119,7 @@ static void what_is_hidden_missing_or_forbidden_looks_the_same(void **state)
     struct lake_table_list list;
     struct lake_value value = whole(1);
     lake_client *ann = NULL;
+    struct lake_compaction compaction;
     lake_client *bob = NULL;
     OK(fixture, connect_as(fixture, "token-of-ann", &ann));
     OK(fixture, connect_as(fixture, "token-of-bob", &bob));
@@ -136,6 +137,8 @@ static void what_is_hidden_missing_or_forbidden_looks_the_same(void **state)
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_insert(bob, "INSERT INTO robots.t (id) VALUES (?)", &value, 1, NULL, &fixture->err));
     FAILS(fixture, LAKE_PERMISSION_DENIED, "", lake_drop_table(bob, "robots.t", &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_compact_table(bob, "robots.t", 30000, &compaction, &fixture->err));
     struct lake_table_info info;
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_describe_table(bob, "robots.t", &info, &fixture->err));
