@@ -455,6 +455,41 @@ lake_status lake_resume_pending_append(lake_client *client, const char *operatio
 lake_status lake_drop_pending_append(lake_client *client, const char *operation_id,
                                      struct lake_error *err);
 
+/* ---- changing rows ---- */
+
+struct lake_assignment {
+    const char *column;
+    const char *expression; /* SQL over the row's columns, cast to the column's type */
+};
+struct lake_change_result {
+    uint64_t version; /* of the table, the one with the change; the newest when no row passed */
+    uint64_t row_count;
+    bool replayed; /* the operation ID had been committed before; nothing was changed now */
+    char operation_id[LAKE_OPERATION_ID_BYTES];
+};
+
+/*
+ * Deletes the rows of `table` ("namespace.table") for which the SQL predicate `predicate` holds
+ * ("true": all), as one version; older versions keep them. The predicate sees the newest version,
+ * and may read other tables in subqueries; when others change some of the rows at the same time it
+ * is evaluated anew. Rows appended meanwhile stay. `operation_id` (a UUIDv7, or NULL for a fresh
+ * one) makes the change happen once; `result` may be NULL.
+ *
+ * INVALID_ARGUMENT: the engine's message for a wrong predicate. RESOURCE_EXHAUSTED: more than
+ * 60 MiB of addresses (8 bytes a row) and values at once. ABORTED: others changed the rows again
+ * and again. After OUTCOME_UNKNOWN, UNAVAILABLE and DEADLINE_EXCEEDED `result` holds the operation
+ * ID: ask again with it.
+ */
+lake_status lake_delete_rows(lake_client *client, const char *table, const char *predicate,
+                             const char *operation_id, struct lake_change_result *result,
+                             struct lake_error *err);
+/* The same for new values of columns; expressions see the row as it was. INVALID_ARGUMENT also for
+ * a null in a column that takes none and for a FILE outside the caller's stage. */
+lake_status lake_update_rows(lake_client *client, const char *table,
+                             const struct lake_assignment *assignments, size_t assignment_count,
+                             const char *predicate, const char *operation_id,
+                             struct lake_change_result *result, struct lake_error *err);
+
 /* ---- queries ---- */
 
 /*

@@ -44,7 +44,9 @@ lake_status arrow_file_schema_check(const struct ArrowSchema *schema, struct lak
 /* True for a FILE and for what has one below it. */
 bool arrow_file_schema_contains(const struct ArrowSchema *field);
 struct arrow_file_rule {
-    struct lake_str stage; /* what URIs start with: "file:///data/objects/tenants/t1/" */
+    /* What URIs start with: "file:///data/objects/tenants/t1/". Empty for rows that are stored
+     * already: their URIs are told of, and nothing is checked. */
+    struct lake_str stage;
     const char *tenant_id; /* for messages */
     int64_t first_row;     /* the batch's first row in the whole, for messages */
     /* Told of each URI, a view into the batch; may be NULL. */

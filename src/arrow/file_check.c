@@ -110,6 +110,8 @@ static bool is_object_path(struct lake_str path)
 static lake_status check_value(const struct visit *visit, const struct arrow_file_value *value,
                                struct lake_error *err)
 {
+    if (visit->rule->stage.size == 0)
+        return visit->rule->found(visit->rule->context, value->uri, err);
     if (value->uri.size > MAX_URI_BYTES || value->uri.size <= visit->rule->stage.size ||
         memcmp(value->uri.data, visit->rule->stage.data, visit->rule->stage.size) != 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
@@ -165,6 +167,8 @@ static lake_status visit_value(const struct visit *visit, const struct ArrowSche
     if (arrow_file_schema_is(field)) {
         struct arrow_file_value value;
         lake_status status = arrow_file_value_get(field, array, index, &value, err);
+        if (status != LAKE_OK && visit->rule->stage.size == 0)
+            return LAKE_OK;
         if (status != LAKE_OK)
             return lake_fail_wrap(err, LAKE_INVALID_ARGUMENT,
                                   "FILE column \"%s\", row %" PRId64 ": the value is malformed",

@@ -67,6 +67,8 @@ int cli_usage_error(const struct cli_command *command, const char *format, ...)
 /* Ends an option loop: help, the version, or a wrong option. */
 int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
+/* table_change.c: `lake table delete` and `update`, after the verb. */
+int cli_table_change(struct cli_options *options, bool update, int argc, char **argv);
 int cli_fail(const struct cli_options *options, const struct lake_error *err);
 
 /* pending.c: `lake client pending …`, what comes after these words. */

@@ -328,7 +328,7 @@ static int run_table(struct cli_options *options, int argc, char **argv)
     int index = 0;
     int which = cli_next(options, names, argc, argv, &index, &verb);
     if (which == CLI_END)
-        return cli_usage_error(&cli_table, "create, list, describe, compact or drop?");
+        return cli_usage_error(&cli_table, "what? lake table --help lists what there is");
     if (which != CLI_ARGUMENT)
         return cli_stop(&cli_table, which);
     argc -= index;
@@ -343,6 +343,8 @@ static int run_table(struct cli_options *options, int argc, char **argv)
         return run_drop(options, argc, argv);
     if (strcmp(verb, "compact") == 0)
         return run_compact(options, argc, argv);
+    if (strcmp(verb, "delete") == 0 || strcmp(verb, "update") == 0)
+        return cli_table_change(options, verb[0] == 'u', argc, argv);
     return cli_usage_error(&cli_table, "there is no lake table %s", verb);
 }
 
@@ -372,13 +374,18 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
 
 const struct cli_command cli_table = {
-    "table", "create, list, describe, compact and drop tables",
+    "table", "create, list, describe, compact and drop tables; delete and update rows",
     "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE … [--profile NAME]\n"
     "       lake table list [NAMESPACE]\n"
     "       lake table describe NAMESPACE.TABLE\n"
     "       lake table compact NAMESPACE.TABLE\n"
     "       lake table drop NAMESPACE.TABLE\n"
+    "       lake table delete NAMESPACE.TABLE --where PREDICATE [--operation-id ID]\n"
+    "       lake table update NAMESPACE.TABLE --set COLUMN=EXPRESSION … --where PREDICATE\n"
     "\n" TYPES_HELP "\n"
+    "Predicates and expressions are SQL over the table's columns; an update's see the row as it\n"
+    "was. Older versions keep their rows. The same --operation-id changes the rows once only.\n"
+    "\n"
     "Profiles: balanced (the default), fast (nothing is compressed), small (Zstandard).\n"
     "\n"
     "Compact puts the small fragments that many small appends leave together, and takes deleted\n"
@@ -388,7 +395,9 @@ const struct cli_command cli_table = {
     "  lake table create robots.frames --column episode:int64! --column 'state:float[25]'\n"
     "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"
     "  lake table describe robots.frames --json\n"
-    "  lake table compact robots.frames\n",
+    "  lake table compact robots.frames\n"
+    "  lake table delete robots.frames --where 'episode = 7 AND step < 10'\n"
+    "  lake table update robots.frames --set 'reward=reward * 2' --where 'episode IN (1, 2)'\n",
     run_table};
 
 const struct cli_command cli_client = {

@@ -364,8 +364,8 @@ lake_status client_append_resume(lake_client *client, struct client_append *appe
     return send(client, append, (struct lake_bytes){0}, result, err);
 }
 
-static lake_status use_operation_id(const char *given, char out[LAKE_OPERATION_ID_BYTES],
-                                    struct lake_error *err)
+lake_status client_operation_id(const char *given, char out[LAKE_OPERATION_ID_BYTES],
+                                struct lake_error *err)
 {
     struct base_uuid uuid;
     if (given == NULL) {
@@ -384,7 +384,7 @@ lake_status client_append_commit(lake_client *client, struct client_append *appe
                                  const char *operation_id, struct lake_insert_result *result,
                                  struct lake_error *err)
 {
-    lake_status status = use_operation_id(operation_id, result->operation_id, err);
+    lake_status status = client_operation_id(operation_id, result->operation_id, err);
     append->operation_id = result->operation_id;
     return status == LAKE_OK ? run(client, append, result, err) : status;
 }

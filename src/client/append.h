@@ -16,6 +16,9 @@ struct client_append {
     /* One that was written down before: its messages are sent as they are, there are no batches. */
     const struct pending_record *recorded;
 };
+/* `given` (NULL: a fresh one) as it is written. INVALID_ARGUMENT when it is no UUIDv7. */
+lake_status client_operation_id(const char *given, char out[LAKE_OPERATION_ID_BYTES],
+                                struct lake_error *err);
 /* Commits the rows under `operation_id` (NULL: a fresh one, left in `result` also on failure), and
  * fills version, row_count and replayed of `result`. */
 lake_status client_append_commit(lake_client *client, struct client_append *append,

@@ -443,29 +443,23 @@ static int compare_addresses(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Ascending addresses, and how many of them were met in a fragment. */
-struct addresses {
-    uint64_t *items;
-    size_t count;
-    size_t met;
-};
-
-static lake_status sort_addresses(const uint64_t *addresses, size_t count, struct addresses *out,
-                                  struct lake_error *err)
+static lake_status sort_addresses(const uint64_t *addresses, size_t count,
+                                  struct lance_addresses *out, struct lake_error *err)
 {
-    out->items = base_alloc_array(count + 1, sizeof(*out->items));
-    if (out->items == NULL) {
-        return base_fail_no_memory(err, count * sizeof(*out->items));
+    uint64_t *items = base_alloc_array(count + 1, sizeof(*items));
+    if (items == NULL) {
+        return base_fail_no_memory(err, count * sizeof(*items));
     }
     out->count = count;
     if (count > 0) {
-        memcpy(out->items, addresses, count * sizeof(*out->items));
-        qsort(out->items, count, sizeof(*out->items), compare_addresses);
+        memcpy(items, addresses, count * sizeof(*items));
+        qsort(items, count, sizeof(*items), compare_addresses);
     }
+    out->items = items;
     return LAKE_OK;
 }
 
-static size_t first_at_least(const struct addresses *addresses, uint64_t address)
+size_t lance_addresses_from(const struct lance_addresses *addresses, uint64_t address)
 {
     size_t low = 0;
     size_t high = addresses->count;
@@ -480,10 +474,9 @@ static size_t first_at_least(const struct addresses *addresses, uint64_t address
     return low;
 }
 
-/* Sets the bits of the addresses that lie in the fragment and are live. */
-static lake_status mark_addresses(struct lance_dataset *base, size_t fragment_index,
-                                  struct addresses *addresses, uint64_t *words, uint64_t *marked,
-                                  struct lake_error *err)
+lake_status lance_addresses_mark(struct lance_dataset *base, size_t fragment_index,
+                                 struct lance_addresses *addresses, uint64_t *words,
+                                 uint64_t *marked, struct lake_error *err)
 {
     uint64_t id = base->manifest->pb->fragments[fragment_index]->id;
     uint64_t row_count = base->fragment_rows[fragment_index];
@@ -491,7 +484,7 @@ static lake_status mark_addresses(struct lance_dataset *base, size_t fragment_in
     lake_status status = LAKE_OK;
     memset(words, 0, (size_t)((row_count + 63) / 64) * sizeof(*words));
     *marked = 0;
-    for (size_t i = first_at_least(addresses, id << 32);
+    for (size_t i = lance_addresses_from(addresses, id << 32);
          i < addresses->count && addresses->items[i] >> 32 == id; i++) {
         uint64_t row = addresses->items[i] & UINT32_MAX;
         if (row >= row_count) {
@@ -520,7 +513,7 @@ lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *a
 {
     struct lance_row_deletes deletes;
     struct lance_change change = {.version = lance_dataset_version(base)};
-    struct addresses sorted = {.items = NULL};
+    struct lance_addresses sorted = {.items = NULL};
     uint64_t *words = NULL;
     bool keep = false;
     lance_row_deletes_init(&deletes, base);
@@ -533,7 +526,7 @@ lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *a
     }
     for (size_t i = 0; i < base->manifest->pb->n_fragments && status == LAKE_OK; i++) {
         uint64_t marked = 0;
-        status = mark_addresses(base, i, &sorted, words, &marked, err);
+        status = lance_addresses_mark(base, i, &sorted, words, &marked, err);
         if (status == LAKE_OK && marked > 0) {
             status = lance_row_deletes_add(&deletes, i, words, err);
         }
@@ -552,6 +545,6 @@ lake_status lance_delete_addresses(struct lance_dataset *base, const uint64_t *a
     }
     lance_row_deletes_fini(&deletes, keep);
     base_free(words);
-    base_free(sorted.items);
+    base_free((void *)(uintptr_t)sorted.items);
     return status;
 }

@@ -325,6 +325,16 @@ lake_status lance_update(struct lance_dataset *base, const struct lance_filter *
                          const struct lance_commit_options *options, struct lance_change *out,
                          struct lake_error *err);
 
+/* Gives `batch`, the rows of addresses [first, first + length), their new values. */
+typedef lake_status (*lance_update_rows)(void *context, size_t first, struct ArrowArray *batch,
+                                         struct lake_error *err);
+/* The same by address: each once, ascending, and of a live row (else INVALID_ARGUMENT, and
+ * OUT_OF_RANGE). */
+lake_status lance_update_addresses(struct lance_dataset *base, const uint64_t *addresses,
+                                   size_t count, lance_update_rows change, void *context,
+                                   const struct lance_commit_options *options,
+                                   struct lance_change *out, struct lake_error *err);
+
 struct lance_merge_options {
     uint32_t key; /* the column by whose value rows are the same: integers, times, text, bytes */
     bool keep_matched; /* rows that are there stay as they are; default: they get the new values */

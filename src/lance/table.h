@@ -480,6 +480,19 @@ void lance_row_deletes_fini(struct lance_row_deletes *deletes, bool keep);
 lake_status lance_words_for(const struct lance_dataset *dataset, uint64_t **out,
                             struct lake_error *err);
 
+/* Ascending addresses, and how many of them were met in a fragment. */
+struct lance_addresses {
+    const uint64_t *items;
+    size_t count;
+    size_t met;
+};
+/* The place of the first that is not below `address`. */
+size_t lance_addresses_from(const struct lance_addresses *addresses, uint64_t address);
+/* Sets the bits of the addresses that lie in the fragment and are live: *marked of them. */
+lake_status lance_addresses_mark(struct lance_dataset *base, size_t fragment_index,
+                                 struct lance_addresses *addresses, uint64_t *words,
+                                 uint64_t *marked, struct lake_error *err);
+
 /* ---- update.c ---- */
 
 /* Rows deleted and rows written, to be one version. */

@@ -7,16 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct update {
-    struct lance_dataset *base;
-    struct lance_row_deletes deletes;
-    struct lance_data_files files;
-    bool stable;
-    struct lance_row_identity
-        rows; /* of the updated rows, in scan order; only where ids are stable */
-    size_t row_count;
-    size_t row_capacity;
-};
+#define UPDATE_BATCH_ROWS  16384
+#define UPDATE_BATCH_BYTES ((uint64_t)16 << 20) /* as on disk */
 
 /* ---- stable row ids ---- */
 
@@ -115,6 +107,23 @@ static lake_status delete_old(struct lance_row_update *update, const struct lanc
     return status;
 }
 
+/* Writes a batch that was changed with `status`, and releases it in every case. */
+static lake_status write_changed(struct lance_row_update *update, struct ArrowArray *batch,
+                                 int64_t length, lake_status status, struct lake_error *err)
+{
+    if (status == LAKE_OK && batch->length != length) {
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT,
+                           "an update of %" PRId64 " rows gave %" PRId64, length, batch->length);
+    }
+    if (status == LAKE_OK) {
+        status = lance_data_files_write(&update->files, batch, err);
+    }
+    if (batch->release != NULL) {
+        ArrowArrayRelease(batch);
+    }
+    return status;
+}
+
 static lake_status write_batch(struct lance_row_update *update, struct lance_task *task,
                                lance_update_change change, void *context, bool *end,
                                struct lake_error *err)
@@ -126,17 +135,16 @@ static lake_status write_batch(struct lance_row_update *update, struct lance_tas
     }
     int64_t length = batch.length;
     status = change(context, &batch, err);
-    if (status == LAKE_OK && batch.length != length) {
-        status = lake_fail(err, LAKE_INVALID_ARGUMENT,
-                           "an update of %" PRId64 " rows gave %" PRId64, length, batch.length);
+    return write_changed(update, &batch, length, status, err);
+}
+
+static uint32_t *all_columns(size_t count)
+{
+    uint32_t *columns = base_alloc_array(count + 1, sizeof(*columns));
+    for (size_t i = 0; columns != NULL && i < count; i++) {
+        columns[i] = (uint32_t)i;
     }
-    if (status == LAKE_OK) {
-        status = lance_data_files_write(&update->files, &batch, err);
-    }
-    if (batch.release != NULL) {
-        ArrowArrayRelease(&batch);
-    }
-    return status;
+    return columns;
 }
 
 static lake_status write_new(struct lance_row_update *update, const struct lance_filter *filters,
@@ -144,14 +152,11 @@ static lake_status write_new(struct lance_row_update *update, const struct lance
                              struct lake_error *err)
 {
     size_t column_count = update->base->manifest->schema.field_count;
-    uint32_t *columns = base_alloc_array(column_count + 1, sizeof(*columns));
+    uint32_t *columns = all_columns(column_count);
     struct lance_scan_options options;
     struct lance_scan *scan = NULL;
     if (columns == NULL) {
         return base_fail_no_memory(err, column_count * sizeof(*columns));
-    }
-    for (size_t i = 0; i < column_count; i++) {
-        columns[i] = (uint32_t)i;
     }
     lance_scan_options_init(&options);
     options.columns = columns;
@@ -291,5 +296,123 @@ lake_status lance_update(struct lance_dataset *base, const struct lance_filter *
         *out = done;
     }
     lance_row_update_fini(&update, keep);
+    return status;
+}
+
+/* ---- by address ---- */
+
+struct addressed {
+    struct lance_addresses addresses;
+    lance_update_rows change;
+    void *context;
+    const uint32_t *columns;
+    size_t batch_rows;
+};
+
+/* Writes anew the rows of addresses [first, first + count), of one fragment. */
+static lake_status write_taken(struct lance_row_update *update, const struct addressed *rows,
+                               size_t first, size_t count, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    for (size_t done = 0; done < count && status == LAKE_OK;) {
+        size_t most = BASE_MIN(count - done, rows->batch_rows);
+        struct ArrowArray batch = {.release = NULL};
+        status = lance_take(update->base, LANCE_TAKE_ADDRESSES,
+                            rows->addresses.items + first + done, most, rows->columns,
+                            update->base->manifest->schema.field_count, &batch, err);
+        if (status == LAKE_OK) {
+            status = rows->change(rows->context, first + done, &batch, err);
+            status = write_changed(update, &batch, (int64_t)most, status, err);
+        }
+        done += most;
+    }
+    return status;
+}
+
+/* In the manifest's order of fragments, in which rows keep their identities. */
+static lake_status update_fragments(struct lance_row_update *update, struct addressed *rows,
+                                    uint64_t *words, uint64_t *updated, struct lake_error *err)
+{
+    struct lance_dataset *base = update->base;
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; i < base->manifest->pb->n_fragments && status == LAKE_OK; i++) {
+        uint64_t id = base->manifest->pb->fragments[i]->id;
+        size_t first = lance_addresses_from(&rows->addresses, id << 32);
+        size_t met = rows->addresses.met;
+        uint64_t live = 0;
+        status = lance_addresses_mark(base, i, &rows->addresses, words, &live, err);
+        size_t count = rows->addresses.met - met;
+        if (status != LAKE_OK || count == 0) {
+            continue;
+        }
+        if (update->stable) {
+            status = note_identities(update, i, words, live, err);
+        }
+        if (status == LAKE_OK) {
+            status = write_taken(update, rows, first, count, err);
+        }
+        if (status == LAKE_OK) {
+            status = lance_row_deletes_add(&update->deletes, i, words, err);
+        }
+        *updated += count;
+    }
+    if (status == LAKE_OK && rows->addresses.met < rows->addresses.count) {
+        status = lake_fail(
+            err, LAKE_OUT_OF_RANGE, "%zu of the addresses lie in no fragment of version %" PRIu64,
+            rows->addresses.count - rows->addresses.met, lance_dataset_version(base));
+    }
+    return status == LAKE_OK ? lance_data_files_finish(&update->files, err) : status;
+}
+
+static lake_status check_ascending(const uint64_t *addresses, size_t count, struct lake_error *err)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (addresses[i - 1] >= addresses[i]) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "the addresses of rows to be updated do not ascend at place %zu", i);
+        }
+    }
+    return LAKE_OK;
+}
+
+lake_status lance_update_addresses(struct lance_dataset *base, const uint64_t *addresses,
+                                   size_t count, lance_update_rows change, void *context,
+                                   const struct lance_commit_options *options,
+                                   struct lance_change *out, struct lake_error *err)
+{
+    struct lance_change done = {.version = lance_dataset_version(base)};
+    size_t column_count = base->manifest->schema.field_count;
+    uint64_t row_bytes = BASE_MAX(lance_dataset_row_bytes(base), (uint64_t)1);
+    uint64_t batch_rows = BASE_MIN(UPDATE_BATCH_BYTES / row_bytes, (uint64_t)UPDATE_BATCH_ROWS);
+    uint32_t *columns = all_columns(column_count);
+    struct addressed rows = {.addresses = {.items = addresses, .count = count},
+                             .change = change,
+                             .context = context,
+                             .columns = columns,
+                             .batch_rows = (size_t)BASE_MAX(batch_rows, (uint64_t)1)};
+    struct lance_row_update update;
+    uint64_t *words = NULL;
+    bool keep = false;
+    lance_row_update_init(&update, base);
+    lake_status status = columns == NULL ? base_fail_no_memory(err, column_count * sizeof(*columns))
+                                         : lance_manifest_check_writable(base->manifest, err);
+    if (status == LAKE_OK) {
+        status = check_ascending(addresses, count, err);
+    }
+    if (status == LAKE_OK) {
+        status = lance_words_for(base, &words, err);
+    }
+    if (status == LAKE_OK) {
+        status = update_fragments(&update, &rows, words, &done.row_count, err);
+    }
+    if (status == LAKE_OK && done.row_count > 0) {
+        status = lance_row_update_publish(&update, false, options, &keep, &done.version, err);
+    }
+    if (status == LAKE_OK) {
+        *out = done;
+    }
+    lance_row_update_fini(&update, keep);
+    base_free(words);
+    base_free(columns);
     return status;
 }

@@ -220,7 +220,7 @@ lake_status meta_delta_before_publish(void *context, uint64_t version, struct la
     lake_status status =
         meta_delta_key(writer->incarnation, version, writer->operation_id, key, err);
     if (status == LAKE_OK)
-        status = meta_delta_encode(version, 0, writer->added, NULL, &bytes, err);
+        status = meta_delta_encode(version, 0, writer->added, writer->removed, &bytes, err);
     /* An earlier attempt of the same operation may have left a file of this name; its version was
      * never published, or the operation would have been found. */
     if (status == LAKE_OK)

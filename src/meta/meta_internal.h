@@ -285,8 +285,9 @@ struct meta_delta_writer {
     struct meta_authority *authority;
     const char *incarnation;
     const char *operation_id;
-    struct meta_uri_set *added; /* may be NULL */
-    uint64_t written_version;   /* 0: none yet */
+    struct meta_uri_set *added;   /* may be NULL */
+    struct meta_uri_set *removed; /* may be NULL */
+    uint64_t written_version;     /* 0: none yet */
 };
 lake_status meta_delta_before_publish(void *context, uint64_t version, struct lake_error *err);
 /* After a commit that certainly did not happen. */
@@ -420,6 +421,14 @@ lake_status meta_append_commit(struct meta_authority *authority,
                                const struct meta_identity *identity, const struct meta_wait *wait,
                                const struct meta_append *append, struct meta_append_result *out,
                                struct lake_error *err);
+
+/* ---- change.c ---- */
+
+/* Deletes or updates the rows of a ChangeRowsRequest on top of the version that they were found in.
+ * ABORTED: others changed some of them since; find them anew. OUTCOME_UNKNOWN as for appends. */
+lake_status meta_rows_change(struct meta_authority *authority, const struct meta_identity *identity,
+                             const struct meta_wait *wait, const LakePb__ChangeRowsRequest *request,
+                             struct meta_append_result *out, struct lake_error *err);
 
 /* ---- receive.c: the bytes of an append, in bounds ---- */
 

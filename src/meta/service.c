@@ -222,6 +222,28 @@ static lake_status catalog_snapshot(const struct request *request, struct base_b
     return status;
 }
 
+static lake_status change_rows(const struct request *request, struct base_buffer *out,
+                               struct lake_error *err)
+{
+    LakePb__ChangeRowsRequest *pb =
+        lake_pb__change_rows_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    struct meta_append_result result;
+    LakePb__ChangeRowsResult reply = LAKE_PB__CHANGE_ROWS_RESULT__INIT;
+    lake_status status =
+        meta_rows_change(request->authority, request->identity, request->wait, pb, &result, err);
+    if (status == LAKE_OK) {
+        reply.has_version = reply.has_row_count = reply.has_replayed = true;
+        reply.version = result.version;
+        reply.row_count = result.row_count;
+        reply.replayed = result.replayed;
+        status = meta_pb_pack(&reply.base, out, err);
+    }
+    lake_pb__change_rows_request__free_unpacked(pb, NULL);
+    return status;
+}
+
 static lake_status stage(const struct request *request, struct base_buffer *out,
                          struct lake_error *err)
 {
@@ -247,6 +269,8 @@ static const struct action {
     {"lake.table_schema", "TableName -> Registration", SMALL_REQUEST_BYTES, table_schema},
     {"lake.catalog_snapshot", "CatalogSnapshotRequest -> CatalogSnapshotReply", SMALL_REQUEST_BYTES,
      catalog_snapshot},
+    {"lake.change_rows", "ChangeRowsRequest -> ChangeRowsResult", META_APPEND_MAX_BYTES,
+     change_rows},
     {"lake.stage", "empty -> StageDescriptor", SMALL_REQUEST_BYTES, stage},
 };
 

@@ -9,6 +9,7 @@
  *   listing.c    catalog, schema and table listings from it
  *   sql_info.c   what the server says of itself
  *   append.c     DoPut, checked and passed on to Metasrv
+ *   change.c     deletes and updates: rows found here, changed by Metasrv
  *   stage.c      where the caller's objects are
  *   metasrv.c    the one channel to Metasrv
  *   ticket.c, admission.c, watchdog.c, running.c   sealing, places, execution time, cancelling
@@ -167,6 +168,10 @@ lake_status query_xdbc_type_rows(const struct flight_sql_command *command,
                                  const struct ArrowSchema *schema, struct ArrowArray *out,
                                  struct lake_error *err);
 
+/* The action lake.change_rows: ChangeRowsCommand -> ChangeRowsResult. */
+lake_status query_change_rows(struct query_server *server, struct rpc_call *call,
+                              struct lake_bytes body, struct base_buffer *out,
+                              struct lake_error *err);
 lake_status query_put_run(struct query_server *server, struct rpc_call *call,
                           struct lake_error *err);
 

@@ -274,6 +274,12 @@ static lake_status table_schema(struct request *request, struct lake_bytes body,
     return forward(request, "lake.table_schema", body, out, err);
 }
 
+static lake_status change_rows(struct request *request, struct lake_bytes body,
+                               struct base_buffer *out, struct lake_error *err)
+{
+    return query_change_rows(request->server, request->call, body, out, err);
+}
+
 /* The root is Metasrv's; the caller learns only its tenant's child of it (OBJ-2). */
 static lake_status stage(struct request *request, struct lake_bytes body, struct base_buffer *out,
                          struct lake_error *err)
@@ -294,6 +300,7 @@ static const struct action actions[] = {
     {"lake.list_tables", "Lists tables", list_tables},
     {"lake.resolve_tables", "Describes tables with their newest versions", resolve_tables},
     {"lake.table_schema", "The registered schema of a table", table_schema},
+    {"lake.change_rows", "Deletes or updates the rows for which a predicate holds", change_rows},
     {"lake.stage", "Where the caller's objects go", stage},
 };
 

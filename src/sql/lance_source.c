@@ -1,16 +1,24 @@
 /* A Lance dataset as a source of the bridge. */
 #include "sql_internal.h"
 
+#include <string.h>
+
+#define NO_ADDRESS SIZE_MAX
+
 struct source {
     struct lance_dataset *dataset;
     bool half;                 /* some column holds half floats */
-    struct ArrowSchema schema; /* then: with floats in their place */
+    bool addresses;            /* a column of row addresses follows the table's */
+    struct ArrowSchema schema; /* of the two: with floats in their place, with that column */
 };
 
 struct scan {
     struct lance_scan *scan;
     bool half;
-    bool exact; /* some column asked for may hold what the engine would round */
+    bool exact;        /* some column asked for may hold what the engine would round */
+    size_t address_at; /* the place of the row addresses in the output; NO_ADDRESS: not asked for */
+    size_t
+        *filters; /* of each filter asked for, its place in the scan; NO_ADDRESS: not passed on */
 };
 
 struct task {
@@ -21,7 +29,7 @@ struct task {
 static const struct ArrowSchema *source_schema(const void *object)
 {
     const struct source *source = object;
-    return source->half ? &source->schema : lance_dataset_schema(source->dataset);
+    return source->schema.release != NULL ? &source->schema : lance_dataset_schema(source->dataset);
 }
 
 static uint64_t source_row_count(const void *object)
@@ -77,27 +85,59 @@ static struct lance_value to_lance_value(const struct sql_value *value)
     }
 }
 
-/* Both arrays are freed by the caller, also on failure. */
-static lake_status to_lance_filters(const struct sql_scan_request *request,
-                                    struct lance_filter **filters, struct lance_value **values,
-                                    struct lake_error *err)
+/* What the scan of a dataset is asked, all freed by the caller, also on failure. */
+struct asked {
+    uint32_t *columns;
+    size_t column_count;
+    struct lance_filter *filters;
+    struct lance_value *values;
+    size_t filter_count;
+};
+
+static void asked_fini(struct asked *asked)
 {
+    base_free(asked->columns);
+    base_free(asked->filters);
+    base_free(asked->values);
+}
+
+/* The scan gives row addresses behind all columns, and takes no filters on them. */
+static lake_status ask(const struct source *source, const struct sql_scan_request *request,
+                       struct scan *scan, struct asked *out, struct lake_error *err)
+{
+    size_t address = source->addresses ? (size_t)source->schema.n_children - 1 : NO_ADDRESS;
     size_t value_count = 0;
     for (size_t i = 0; i < request->filter_count; i++) {
         value_count += request->filters[i].value_count;
     }
-    *filters = base_calloc_array(BASE_MAX(request->filter_count, 1), sizeof(**filters));
-    *values = base_calloc_array(BASE_MAX(value_count, 1), sizeof(**values));
-    if (*filters == NULL || *values == NULL) {
-        return base_fail_no_memory(err, value_count * sizeof(**values));
+    out->columns = base_alloc_array(request->column_count + 1, sizeof(*out->columns));
+    out->filters = base_calloc_array(request->filter_count + 1, sizeof(*out->filters));
+    out->values = base_calloc_array(value_count + 1, sizeof(*out->values));
+    scan->filters = base_alloc_array(request->filter_count + 1, sizeof(*scan->filters));
+    if (out->columns == NULL || out->filters == NULL || out->values == NULL ||
+        scan->filters == NULL) {
+        return base_fail_no_memory(err, value_count * sizeof(*out->values));
     }
-    struct lance_value *next = *values;
+    scan->address_at = NO_ADDRESS;
+    for (size_t i = 0; i < request->column_count; i++) {
+        if (request->columns[i] == address) {
+            scan->address_at = i;
+        } else {
+            out->columns[out->column_count++] = request->columns[i];
+        }
+    }
+    struct lance_value *next = out->values;
     for (size_t i = 0; i < request->filter_count; i++) {
         const struct sql_filter *from = &request->filters[i];
-        (*filters)[i] = (struct lance_filter){.column = from->column,
-                                              .op = to_lance_op(from->op),
-                                              .values = next,
-                                              .value_count = from->value_count};
+        scan->filters[i] = NO_ADDRESS;
+        if (from->column == address) {
+            continue;
+        }
+        scan->filters[i] = out->filter_count;
+        out->filters[out->filter_count++] = (struct lance_filter){.column = from->column,
+                                                                  .op = to_lance_op(from->op),
+                                                                  .values = next,
+                                                                  .value_count = from->value_count};
         for (size_t j = 0; j < from->value_count; j++) {
             *next++ = to_lance_value(&from->values[j]);
         }
@@ -105,22 +145,32 @@ static lake_status to_lance_filters(const struct sql_scan_request *request,
     return LAKE_OK;
 }
 
+static void scan_free(void *object)
+{
+    struct scan *scan = object;
+    lance_scan_free(scan->scan);
+    base_free(scan->filters);
+    base_free(scan);
+}
+
 static lake_status source_open(void *object, const struct sql_scan_request *request, void **out,
                                struct lake_error *err)
 {
     struct source *source = object;
-    struct lance_filter *filters = NULL;
-    struct lance_value *values = NULL;
+    struct asked asked = {.columns = NULL};
     struct scan *scan = base_calloc_array(1, sizeof(*scan));
-    lake_status status = scan == NULL ? base_fail_no_memory(err, sizeof(*scan))
-                                      : to_lance_filters(request, &filters, &values, err);
+    if (scan == NULL) {
+        return base_fail_no_memory(err, sizeof(*scan));
+    }
+    lake_status status = ask(source, request, scan, &asked, err);
     if (status == LAKE_OK) {
         struct lance_scan_options options;
         lance_scan_options_init(&options);
-        options.columns = request->columns;
-        options.column_count = request->column_count;
-        options.filters = filters;
-        options.filter_count = request->filter_count;
+        options.columns = asked.columns;
+        options.column_count = asked.column_count;
+        options.row_columns = scan->address_at == NO_ADDRESS ? 0 : LANCE_ROW_ADDRESS;
+        options.filters = asked.filters;
+        options.filter_count = asked.filter_count;
         options.stop = request->stop;
         status = lance_scan_new(source->dataset, &options, &scan->scan, err);
     }
@@ -129,16 +179,17 @@ static lake_status source_open(void *object, const struct sql_scan_request *requ
         scan->exact = sql_exact_needs_check(lance_scan_schema(scan->scan));
         *out = scan;
     } else {
-        base_free(scan);
+        scan_free(scan);
     }
-    base_free(values);
-    base_free(filters);
+    asked_fini(&asked);
     return status;
 }
 
-static bool scan_filter_applied(const void *scan, size_t index)
+static bool scan_filter_applied(const void *object, size_t index)
 {
-    return lance_scan_filter_applied(((const struct scan *)scan)->scan, index);
+    const struct scan *scan = object;
+    size_t place = scan->filters[index];
+    return place != NO_ADDRESS && lance_scan_filter_applied(scan->scan, place);
 }
 
 static size_t scan_task_count(const void *scan)
@@ -170,6 +221,19 @@ static uint64_t task_index(const void *task)
     return lance_task_index(((const struct task *)task)->task);
 }
 
+/* To where it was asked for. */
+static void move_address(const struct scan *scan, struct ArrowArray *batch)
+{
+    if (scan->address_at == NO_ADDRESS) {
+        return;
+    }
+    size_t last = (size_t)batch->n_children - 1;
+    struct ArrowArray *address = batch->children[last];
+    memmove(batch->children + scan->address_at + 1, batch->children + scan->address_at,
+            (last - scan->address_at) * sizeof(struct ArrowArray *));
+    batch->children[scan->address_at] = address;
+}
+
 static lake_status task_next_batch(void *object, struct ArrowArray *out, bool *end,
                                    struct lake_error *err)
 {
@@ -186,6 +250,7 @@ static lake_status task_next_batch(void *object, struct ArrowArray *out, bool *e
         status = sql_half_widen(lance_scan_schema(task->scan->scan), &batch, err);
     }
     if (status == LAKE_OK) {
+        move_address(task->scan, &batch);
         ArrowArrayMove(&batch, out);
     } else {
         ArrowArrayRelease(&batch);
@@ -200,15 +265,46 @@ static void task_free(void *object)
     base_free(task);
 }
 
-static void scan_free(void *object)
+/* A copy of the table's schema with what the engine sees instead. */
+static lake_status make_schema(struct source *source, struct lake_error *err)
 {
-    struct scan *scan = object;
-    lance_scan_free(scan->scan);
-    base_free(scan);
+    const struct ArrowSchema *schema = lance_dataset_schema(source->dataset);
+    struct ArrowSchema made = {.release = NULL};
+    int64_t columns = schema->n_children + (source->addresses ? 1 : 0);
+    ArrowSchemaInit(&made);
+    ArrowErrorCode code = ArrowSchemaSetTypeStruct(&made, columns);
+    for (int64_t i = 0; i < schema->n_children && code == NANOARROW_OK; i++) {
+        if (source->addresses && strcmp(schema->children[i]->name, SQL_ROW_ADDRESS) == 0) {
+            ArrowSchemaRelease(&made);
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "the table has a column called " SQL_ROW_ADDRESS
+                             ": rename it to change rows of the table");
+        }
+        ArrowSchemaRelease(made.children[i]);
+        code = ArrowSchemaDeepCopy(schema->children[i], made.children[i]);
+    }
+    if (code == NANOARROW_OK && source->addresses) {
+        struct ArrowSchema *address = made.children[columns - 1];
+        code = ArrowSchemaSetType(address, NANOARROW_TYPE_UINT64);
+        if (code == NANOARROW_OK) {
+            code = ArrowSchemaSetName(address, SQL_ROW_ADDRESS);
+        }
+        address->flags &= ~(int64_t)ARROW_FLAG_NULLABLE;
+    }
+    lake_status status = code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, sizeof(made));
+    if (status == LAKE_OK && source->half) {
+        status = sql_half_widen_schema(&made, err);
+    }
+    if (status == LAKE_OK) {
+        ArrowSchemaMove(&made, &source->schema);
+    } else {
+        ArrowSchemaRelease(&made);
+    }
+    return status;
 }
 
-lake_status sql_lance_source_new(struct lance_dataset *dataset, struct sql_source *out,
-                                 struct lake_error *err)
+lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_addresses,
+                                 struct sql_source *out, struct lake_error *err)
 {
     static const struct sql_source_methods METHODS = {
         .schema = source_schema,
@@ -228,15 +324,10 @@ lake_status sql_lance_source_new(struct lance_dataset *dataset, struct sql_sourc
     if (source == NULL) {
         return base_fail_no_memory(err, sizeof(*source));
     }
-    lake_status status = LAKE_OK;
-    const struct ArrowSchema *schema = lance_dataset_schema(dataset);
     source->dataset = lance_dataset_ref(dataset);
-    source->half = sql_half_in(schema);
-    if (source->half) {
-        status = ArrowSchemaDeepCopy(schema, &source->schema) == NANOARROW_OK
-                     ? sql_half_widen_schema(&source->schema, err)
-                     : base_fail_no_memory(err, sizeof(*schema));
-    }
+    source->half = sql_half_in(lance_dataset_schema(dataset));
+    source->addresses = row_addresses;
+    lake_status status = source->half || source->addresses ? make_schema(source, err) : LAKE_OK;
     if (status != LAKE_OK) {
         source_unref(source);
         return status;
@@ -266,7 +357,8 @@ lake_status sql_query_prepare(struct sql_engine *engine, struct lake_str sql,
                                                   .schema = tables[made].schema,
                                                   .table = tables[made].table,
                                                   .at_version = tables[made].at_version};
-        status = sql_lance_source_new(tables[made].dataset, &sources[made].source, err);
+        status = sql_lance_source_new(tables[made].dataset, tables[made].row_addresses,
+                                      &sources[made].source, err);
     }
     if (status == LAKE_OK) {
         status = sql_query_prepare_sources(engine, sql, sources, table_count, options, out, err);

@@ -75,7 +75,9 @@ struct sql_table {
     const char *table;
     uint64_t at_version; /* as in the reference that this one answers; 0: none */
     struct lance_dataset *dataset;
+    bool row_addresses; /* SQL_ROW_ADDRESS, a uint64, follows the table's columns */
 };
+#define SQL_ROW_ADDRESS "_rowaddr" /* fragment id << 32 | offset in the fragment */
 
 struct sql_query_options {
     int64_t batch_rows;         /* target rows of a result batch; default 65536 */
@@ -108,6 +110,34 @@ bool sql_query_rewind(struct sql_query *query);
 bool sql_query_usable(const struct sql_query *query);
 void sql_query_interrupt(struct sql_query *query); /* thread-safe, any number of times */
 void sql_query_free(struct sql_query *query);      /* NULL is allowed */
+
+/* ---- the rows of a delete or an update ---- */
+
+struct sql_assignment {
+    struct lake_str expression;       /* over the table's columns */
+    const struct ArrowSchema *column; /* what it is cast to */
+};
+/* INVALID_ARGUMENT for text that is not one SQL expression. */
+lake_status sql_expression_check(struct sql_engine *engine, struct lake_str text,
+                                 struct lake_error *err);
+/*
+ * Appends the SELECT of the addresses of the rows of schema.table for which `predicate` holds,
+ * ascending, each with the values of the expressions. To be prepared with `row_addresses`; its
+ * batches become the columns' own types by sql_recast_batch. The texts have passed
+ * sql_expression_check. UNIMPLEMENTED for a column whose type the engine cannot make.
+ */
+lake_status sql_change_statement(struct sql_engine *engine, const char *schema, const char *table,
+                                 struct lake_str predicate,
+                                 const struct sql_assignment *assignments, size_t count,
+                                 struct base_buffer *out, struct lake_error *err);
+
+/* UNIMPLEMENTED, naming the column, when a column of `made` cannot become that of `wanted`. */
+lake_status sql_recast_check(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
+                             struct lake_error *err);
+/* Replaces the columns of `batch` whose layouts differ. INVALID_ARGUMENT, naming the column, for a
+ * value that `wanted` cannot hold. */
+lake_status sql_recast_batch(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
+                             struct ArrowArray *batch, struct lake_error *err);
 
 /* ---- files through the engine, for `lake import` (the CLI's own process, not a server) ---- */
 

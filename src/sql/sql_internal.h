@@ -62,14 +62,6 @@ lake_status sql_exact_check(const struct ArrowSchema *schema, const struct Arrow
 /* recast.c: the Arrow types that the engine cannot make, from those that it makes of them. */
 /* True when `made` holds `wanted`'s values in `wanted`'s own layout. */
 bool sql_recast_is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made);
-/* UNIMPLEMENTED, naming the column, when a column of `made` cannot become that of `wanted`. */
-lake_status sql_recast_check(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
-                             struct lake_error *err);
-/* Replaces the columns of `batch` whose layouts differ. INVALID_ARGUMENT, naming the column, for a
- * value that `wanted` cannot hold. */
-lake_status sql_recast_batch(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
-                             struct ArrowArray *batch, struct lake_error *err);
-
 /* A table of a statement over any source; the query takes the source over. */
 struct sql_source_table {
     const char *catalog;
@@ -86,7 +78,7 @@ lake_status sql_query_prepare_sources(struct sql_engine *engine, struct lake_str
 /* What a batch's 32-bit offsets may reach, lowered by tests (Q05). */
 void sql_query_set_offset_limit(struct sql_query *query, int64_t offset_bytes);
 /* A source that holds a reference to `dataset`. */
-lake_status sql_lance_source_new(struct lance_dataset *dataset, struct sql_source *out,
-                                 struct lake_error *err);
+lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_addresses,
+                                 struct sql_source *out, struct lake_error *err);
 
 #endif

@@ -83,7 +83,7 @@ def test_version_everywhere():
     (["sql", "SELECT 1", "--json=yes"], "takes no value"),
     (["sql", "SELECT 1", "--format", "xml"], "table, csv, json or arrow"),
     (["sql", "SELECT 1", "SELECT 2"], "one statement"),
-    (["table"], "create, list, describe, compact or drop"),
+    (["table"], "what? lake table --help"),
     (["table", "frob"], "no lake table frob"),
     (["table", "create", "a.b"], "--column"),
     (["table", "describe"], "which table"),

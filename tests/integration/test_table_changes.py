@@ -1,0 +1,224 @@
+"""Deletes and updates through Query and Metasrv, against DuckDB's own DELETE and UPDATE on the same
+rows, with pylance reading what is on disk."""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import random
+import struct
+import sys
+
+import duckdb
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import metasrv
+from lake_server import LakeServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LakeServer(tmp_path_factory.mktemp("changes")) as running:
+        yield running
+
+
+def rows_of(count, seed=1):
+    rng = random.Random(seed)
+    return pa.table({
+        "id": pa.array(range(count), pa.int64()),
+        "episode": pa.array([rng.randrange(20) for _ in range(count)], pa.int32()),
+        "reward": pa.array([None if rng.random() < .1 else rng.uniform(-1, 1)
+                            for _ in range(count)], pa.float32()),
+        "note": pa.array([None if rng.random() < .1 else f"row {rng.randrange(50)}"
+                          for _ in range(count)]),
+        "state": pa.array([[rng.random(), rng.random()] for _ in range(count)],
+                          pa.list_(pa.float32(), 2)),
+        "taken": pa.array([rng.randrange(10**15) for _ in range(count)], pa.timestamp("us", "UTC")),
+    })
+
+
+def fill(server, table, rows, tmp_path, files=3):
+    for number in range(files):
+        size = -(-rows.num_rows // files)
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(rows.slice(number * size, size), path)
+        server.run("import", table, path, *(["--create"] if number == 0 else []))
+
+
+def path_of(server, table):
+    namespace, name = table.split(".")
+    return str(server.data_dir / "tables" / namespace / f"{name}.lance")
+
+
+def change(server, *arguments, **options):
+    return json.loads(server.run("table", *arguments, "--json", **options).stdout)
+
+
+def ordered(table):
+    return table.sort_by("id").combine_chunks()
+
+
+PREDICATES = [
+    "episode = 3", "reward < -0.5", "note IS NULL", "note LIKE 'row 1%' AND reward > 0",
+    "id % 7 = 0", "state[1] > 0.9", "taken < TIMESTAMPTZ '1990-01-01 00:00:00+00'",
+    "id IN (SELECT max(id) FROM m.rows GROUP BY episode)", "false", "id BETWEEN 100 AND 130",
+]
+SETS = [
+    {"reward": "reward * 2"}, {"note": "upper(note) || '!'"}, {"episode": "episode + 100"},
+    {"reward": "NULL", "note": "'none'"}, {"state": "[state[2], state[1]]"},
+    {"taken": "taken + INTERVAL 1 HOUR"}, {"note": "CAST(id AS VARCHAR)", "reward": "id / 2"},
+]
+
+
+def test_random_changes_are_those_that_duckdb_makes(server, tmp_path):
+    rows = rows_of(3000)
+    fill(server, "m.rows", rows, tmp_path)
+    model = duckdb.connect()
+    model.execute("SET TimeZone = 'UTC'")
+    model.execute("CREATE SCHEMA m")
+    model.execute("CREATE TABLE m.rows AS SELECT * FROM rows")
+    rng = random.Random(7)
+    expected = {}
+    for step in range(16):
+        where = rng.choice(PREDICATES)
+        if step % 4 == 3:
+            sql = f"DELETE FROM m.rows WHERE {where}"
+            got = change(server, "delete", "m.rows", "--where", where)
+        else:
+            values = rng.choice(SETS)
+            sql = (f"UPDATE m.rows SET {', '.join(f'{c} = {e}' for c, e in values.items())} "
+                   f"WHERE {where}")
+            got = change(server, "update", "m.rows", "--where", where,
+                         *[arg for c, e in values.items() for arg in ("--set", f"{c}={e}")])
+        count = model.execute(sql).fetchone()[0]
+        assert got.get("deleted", got.get("updated")) == count, sql
+        there = ordered(model.execute("SELECT * FROM m.rows").to_arrow_table().cast(rows.schema))
+        expected[got["version"]] = there
+        assert ordered(lance.dataset(path_of(server, "m.rows")).to_table()) == there, sql
+    assert len(expected) > 8
+    for version, there in expected.items():
+        read = lance.dataset(path_of(server, "m.rows"), version=version).to_table()
+        assert ordered(read) == there, version
+    counted = server.run("sql", "SELECT count(*) AS n, count(note) AS m FROM m.rows", "--json")
+    assert json.loads(counted.stdout) == [
+        {"n": there.num_rows, "m": there.num_rows - there["note"].null_count}]
+
+
+def test_wrong_changes_are_refused_and_change_nothing(server, tmp_path):
+    fill(server, "m.same", rows_of(100), tmp_path)
+    server.run("table", "create", "m.strict", "--column", "id:int64!", "--column", "n:uint8")
+    (tmp_path / "strict.csv").write_text("id,n\n1,2\n")
+    server.run("import", "m.strict", tmp_path / "strict.csv")
+    for arguments, words in [
+        (("delete", "m.same", "--where", "nope = 1"), 'nope'),
+        (("delete", "m.same", "--where", "id = "), "no SQL expression"),
+        (("delete", "m.same", "--where", "true) OR (true"), "no SQL expression"),
+        (("delete", "m.same", "--where", "true; SELECT 1"), "no SQL expression"),
+        (("delete", "m.same", "--where", "id IN (SELECT id FROM m.absent)"), "m.absent"),
+        (("delete", "m.absent", "--where", "true"), "m.absent"),
+        (("delete", "m.same", "--where", "read_text('/etc/passwd') IS NULL"), "read_text"),
+        (("update", "m.same", "--where", "true", "--set", "nope=1"), 'no column "nope"'),
+        (("update", "m.same", "--where", "true", "--set", "note=1", "--set", "NOTE=2"), "twice"),
+        (("update", "m.same", "--where", "true", "--set", "episode=note"), "INT32"),
+        (("update", "m.strict", "--where", "true", "--set", "id=NULL"), "id"),
+        (("update", "m.strict", "--where", "true", "--set", "n=256"), "256"),
+        (("delete", "m.same", "--where", "true", "--operation-id", "x"), "UUIDv7"),
+        (("delete", "m.same"), "--where"),
+        (("update", "m.same", "--where", "true"), "--set"),
+    ]:
+        done = server.run("table", *arguments, check=False)
+        assert done.returncode != 0 and words in done.stderr, (arguments, done.stderr)
+    assert lance.dataset(path_of(server, "m.same")).version == 4
+    assert lance.dataset(path_of(server, "m.strict")).to_table().to_pylist() == [{"id": 1, "n": 2}]
+
+
+def test_an_operation_changes_rows_once(server, tmp_path):
+    fill(server, "m.once", rows_of(10), tmp_path, files=1)
+    operation = metasrv.uuid7()
+    arguments = ("update", "m.once", "--set", "reward=id", "--where", "id < 5", "--operation-id",
+                 operation)
+    first = change(server, *arguments)
+    assert (first["updated"], first["replayed"]) == (5, False)
+    again = change(server, *arguments)
+    assert (again["updated"], again["version"], again["replayed"]) == (5, first["version"], True)
+    other = server.run("table", "delete", "m.once", "--where", "id = 1", "--operation-id",
+                       operation, check=False)
+    assert other.returncode != 0 and "different content" in other.stderr
+    assert lance.dataset(path_of(server, "m.once")).version == first["version"]
+
+
+def test_no_update_is_lost_and_no_append_waits(server, tmp_path):
+    rows = pa.table({"id": pa.array(range(50), pa.int64()), "n": pa.array([0] * 50, pa.int64())})
+    fill(server, "m.counters", rows, tmp_path, files=2)
+    (tmp_path / "more.csv").write_text("id,n\n1000,0\n")
+
+    def work(number):
+        for _ in range(5):
+            if number == 3:
+                server.run("import", "m.counters", tmp_path / "more.csv")
+            else:
+                assert change(server, "update", "m.counters", "--set", "n=n + 1", "--where",
+                              "id = 7 OR id = 31")["updated"] == 2
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    there = lance.dataset(path_of(server, "m.counters")).to_table()
+    assert sorted(zip(there["id"].to_pylist(), there["n"].to_pylist())) == sorted(
+        [(i, 15 if i in (7, 31) else 0) for i in range(50)] + [(1000, 0)] * 5)
+
+
+# ---- references (NAT-12) ---------------------------------------------------------------------------
+
+
+def delta_of(server, incarnation, version):
+    """The sidecar's two lists, read by the layout that docs/folders/meta.md gives."""
+    paths = list((server.data_dir / "reference-deltas" / incarnation).glob(f"{version:020d}-*.delta"))
+    assert len(paths) == 1
+    content = paths[0].read_bytes()
+    assert content[:8] == b"LKDELTA1" and hashlib.sha256(content[:-32]).digest() == content[-32:]
+    _, _, said, *counts = struct.unpack_from("<IIQQQ", content, 8)
+    assert said == version
+    at, lists = 40, []
+    for count in counts:
+        found = {}
+        for _ in range(count):
+            references, size = struct.unpack_from("<QI", content, at)
+            found[content[at + 12:at + 12 + size].decode()] = references
+            at += 12 + size
+        lists.append(found)
+    return lists
+
+
+def test_sidecars_say_which_objects_a_change_lets_go(server, tmp_path):
+    server.run("table", "create", "m.videos", "--column", "id:int64!", "--column", "video:FILE",
+               "--column", "note:utf8")
+    for number in range(4):
+        (tmp_path / f"{number}.mp4").write_bytes(os.urandom(1000))
+        server.run("put", "--into", "m.videos", "--set", f"id={number}", "--file",
+                   f"video={tmp_path / f'{number}.mp4'}")
+    path = path_of(server, "m.videos")
+    uris = {row["id"]: row["video"]["uri"] for row in lance.dataset(path).to_table().to_pylist()}
+    incarnation = json.loads(server.run("table", "describe", "m.videos", "--json").stdout)[
+        "incarnation"]
+    note = change(server, "update", "m.videos", "--set", "note='seen'", "--where", "id < 2")
+    assert delta_of(server, incarnation, note["version"]) == [{}, {}]
+    gone = change(server, "delete", "m.videos", "--where", "id = 1")
+    assert delta_of(server, incarnation, gone["version"]) == [{}, {uris[1]: 1}]
+    null = change(server, "update", "m.videos", "--set", "video=NULL", "--where", "id = 2")
+    assert delta_of(server, incarnation, null["version"]) == [{}, {uris[2]: 1}]
+    copied = change(server, "update", "m.videos", "--set",
+                    "video=(SELECT any_value(video) FROM m.videos WHERE id = 3)", "--where",
+                    "id = 0")
+    assert delta_of(server, incarnation, copied["version"]) == [{uris[3]: 1}, {uris[0]: 1}]
+    foreign = server.run(
+        "table", "update", "m.videos", "--where", "id = 3", "--set",
+        "video={'uri': 'file:///etc/passwd', 'media_type': 'a/b', 'size_bytes': 1, 'sha256': '"
+        + "0" * 64 + "'}", check=False)
+    assert foreign.returncode != 0 and "stage" in foreign.stderr
+    seen = {row["id"]: row["video"] and row["video"]["uri"]
+            for row in lance.dataset(path).to_table().to_pylist()}
+    assert seen == {0: uris[3], 2: None, 3: uris[3]}
