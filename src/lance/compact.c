@@ -1,6 +1,7 @@
 /*
  * Compaction: runs of small fragments become one each, and fragments with many deleted rows are
- * written anew without them. Rows keep their order and, where they are stable, their ids.
+ * written anew without them. Rows keep their ids where these are stable; fragments stand in
+ * order of their own ids, so that rewritten rows come behind the others.
  *
  * The plan takes neighbours until they have the target number of rows, so a new fragment has less
  * than twice as many, is no candidate again, and what is held in memory (a batch, and the row ids

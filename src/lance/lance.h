@@ -369,7 +369,8 @@ struct lance_compaction {
     uint64_t rows_dropped; /* deleted ones */
 };
 /* Puts small neighbouring fragments together and drops deleted rows, as one version with the same
- * rows in the same order. Stable row ids stay; an index no longer covers what was rewritten, which
+ * rows: those that were rewritten come behind those that were not, as the reference orders them.
+ * Stable row ids stay; an index no longer covers what was rewritten, which
  * is then read without it. UNIMPLEMENTED for a table with columns that are read but not written. */
 lake_status lance_compact(struct lance_dataset *base, const struct lance_compact_options *options,
                           struct lance_compaction *out, struct lake_error *err);

@@ -326,7 +326,15 @@ static lake_status plan_rewrite(struct builder *builder, const LancePb__RewriteO
     return LAKE_OK;
 }
 
-/* The new fragments stand where the first old one of their group stood. */
+static int compare_fragments(const void *a, const void *b)
+{
+    uint64_t left = (*(LancePb__DataFragment *const *)a)->id;
+    uint64_t right = (*(LancePb__DataFragment *const *)b)->id;
+    return (left > right) - (left < right);
+}
+
+/* Ascending ids, as the reference puts fragments at its every commit and wants them to be found:
+ * the new ones come behind those that stay. */
 static lake_status apply_rewrite(struct builder *builder, const LancePb__RewriteOperation *op,
                                  struct lake_error *err)
 {
@@ -362,6 +370,7 @@ static lake_status apply_rewrite(struct builder *builder, const LancePb__Rewrite
     if (status == LAKE_OK && met != rewrite.old_count) {
         status = gone(err);
     }
+    qsort(all, kept, sizeof(LancePb__DataFragment *), compare_fragments);
     pb->fragments = all;
     pb->n_fragments = kept;
     return status == LAKE_OK ? rewrite_indices(builder, &rewrite, err) : status;

@@ -35,9 +35,8 @@ def compact(client, table):
 
 
 def ids_of(data_dir, table, version=None):
-    """In scan order. Not validate(): it refuses ids that fall, which a compaction beside an append
-    leaves so that rows keep their order (docs/folders/lance.md, "Facts measured")."""
     dataset = lance.dataset(metasrv.dataset_path(data_dir, table), version=version)
+    dataset.validate()
     return dataset.to_table()["id"].to_pylist()
 
 

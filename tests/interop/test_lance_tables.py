@@ -56,7 +56,9 @@ def lake_read(path, version=None):
 
 def assert_agree(path, version=None):
     """Lake and pylance see the same schema and rows; returns them."""
-    theirs = lance.dataset(str(path), version=version).to_table()
+    dataset = lance.dataset(str(path), version=version)
+    dataset.validate()
+    theirs = dataset.to_table()
     ours = lake_read(path, version)
     assert ours.schema.equals(theirs.schema, check_metadata=False)
     assert ours.to_pylist() == theirs.to_pylist()
