@@ -402,11 +402,62 @@ static lake_status apply_merge(struct builder *builder, const LancePb__MergeOper
     return drop_orphaned_indices(builder, err);
 }
 
+static bool holds_any(const LancePb__DataFile *file, LancePb__Field *const *fields, size_t count)
+{
+    for (size_t i = 0; i < file->n_fields; i++) {
+        for (size_t j = 0; j < count; j++) {
+            if (fields[j]->id == file->fields[i]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A file that holds none of the columns any more goes, as the reference has it. */
+static lake_status drop_orphaned_files(struct builder *builder, struct lake_error *err)
+{
+    LancePb__Manifest *pb = &builder->next->pb;
+    LancePb__DataFragment **all =
+        base_arena_calloc_array(builder->arena, pb->n_fragments + 1, sizeof(*all));
+    if (all == NULL) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < pb->n_fragments; i++) {
+        const LancePb__DataFragment *old = pb->fragments[i];
+        size_t kept = 0;
+        all[i] = pb->fragments[i];
+        for (size_t j = 0; j < old->n_files; j++) {
+            kept += holds_any(old->files[j], pb->fields, pb->n_fields);
+        }
+        if (kept == old->n_files) {
+            continue;
+        }
+        all[i] = base_arena_calloc_array(builder->arena, 1, sizeof(*all[i]));
+        LancePb__DataFile **files =
+            base_arena_calloc_array(builder->arena, kept + 1, sizeof(*files));
+        if (all[i] == NULL || files == NULL) {
+            return no_memory(err);
+        }
+        *all[i] = *old;
+        all[i]->files = files;
+        all[i]->n_files = 0;
+        for (size_t j = 0; j < old->n_files; j++) {
+            if (holds_any(old->files[j], pb->fields, pb->n_fields)) {
+                files[all[i]->n_files++] = old->files[j];
+            }
+        }
+    }
+    pb->fragments = all;
+    return LAKE_OK;
+}
+
 static lake_status apply_project(struct builder *builder, const LancePb__ProjectOperation *op,
                                  struct lake_error *err)
 {
     set_fields(builder, op->schema, op->n_schema);
-    return drop_orphaned_indices(builder, err);
+    lake_status status = drop_orphaned_files(builder, err);
+    return status == LAKE_OK ? drop_orphaned_indices(builder, err) : status;
 }
 
 static lake_status merge_config(struct builder *builder, const LancePb__OverwriteOperation *op,
