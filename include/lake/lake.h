@@ -317,6 +317,27 @@ lake_status lake_presign_read(lake_client *client, const struct lake_data_locati
                               struct lake_error *err);
 void lake_presigned_fini(struct lake_presigned *presigned);
 
+/*
+ * For clients without cloud credentials, such as those of lake_connect_query_only (OBJ-8): Query
+ * signs a URL for one object of the caller's stage, which must be in S3, and the bytes come from
+ * object storage by it. UNIMPLEMENTED for a stage on a local disk, PERMISSION_DENIED for an object
+ * outside the caller's stage. Redirects of object storage are not followed: UNIMPLEMENTED, too.
+ *
+ * Readers are as those of lake_open and lake_open_range, but wait for the first bytes, and a range
+ * is not compared with digests. The URL lives an hour at most: a read must have asked for its last
+ * bytes by then.
+ */
+lake_status lake_open_via_query(lake_client *client, const struct lake_data_location *location,
+                                lake_reader **out, struct lake_error *err);
+lake_status lake_open_range_via_query(lake_client *client,
+                                      const struct lake_data_location *location, int64_t start,
+                                      int64_t end, lake_reader **out, struct lake_error *err);
+/* As lake_presign_read, signed by Query: the URL ends with its credentials. */
+lake_status lake_presign_read_via_query(lake_client *client,
+                                        const struct lake_data_location *location,
+                                        uint32_t expires_s, struct lake_presigned *out,
+                                        struct lake_error *err);
+
 /* ---- adding rows ---- */
 
 enum lake_value_kind {

@@ -15,6 +15,7 @@
  *   upload_resume.c, upload_checkpoint.c  going on where another process stopped (OBJ-4)
  *   presign.c   URLs for one object (OBJ-7)
  *   reader.c    objects out of it, verified (OBJ-5, OBJ-6)
+ *   via_query.c  the same without credentials, by URLs that Query signs (OBJ-8)
  *   download.c  into files, which go on where another process stopped
  *   seekable.c  objects read here and there (O15)
  *   query.c     results as Arrow streams (SDK-6)
@@ -50,8 +51,9 @@ struct lake_client {
     bool stage_path_style;
     uint32_t upload_parts_in_flight;
     char *upload_checkpoint_dir; /* NULL: failed uploads are removed, appends not written down */
-    pthread_mutex_t stage_lock;  /* guards stage: opened at its first use */
-    struct storage_store *stage;
+    pthread_mutex_t stage_lock;  /* guards what follows */
+    struct storage_store *stage; /* opened at its first use */
+    struct storage_url_reader *url_reader; /* of via_query.c: made at its first use */
 };
 
 static inline ProtobufCBinaryData client_binary(struct lake_str s)
@@ -142,6 +144,21 @@ lake_status client_location_key(lake_client *client, const struct lake_data_loca
 lake_status client_object_open(lake_client *client, const struct lake_data_location *location,
                                struct storage_store **store, struct lake_str *key,
                                struct storage_object_info *info, struct lake_error *err);
+/* That the range [start, end) is in the object and not empty. */
+lake_status client_range_check(const struct lake_data_location *location, int64_t start,
+                               int64_t end, struct lake_error *err);
+struct client_reader_part {
+    int64_t start, end;
+    bool whole;   /* all of it, hashed */
+    bool digests; /* of a range: compared with the digests of chunks when these are cheap */
+};
+/* Of an object in any store; `version` as storage_stat gave it, or empty. */
+lake_status client_reader_new(struct storage_store *store, struct lake_str key, const char *version,
+                              const struct lake_data_location *location,
+                              struct client_reader_part part, lake_reader **out,
+                              struct lake_error *err);
+/* Waits for the first bytes, which the first read then gives: what is wrong shows now. */
+lake_status client_reader_begin(lake_reader *reader, struct lake_error *err);
 /* As lake_open, of what follows the first `done_bytes`, which are in `hash` already; takes `hash`,
  * also when it fails. */
 lake_status client_reader_open_behind(lake_client *client,

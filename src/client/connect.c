@@ -172,6 +172,7 @@ void lake_client_unref(lake_client *client)
     if (client == NULL || atomic_fetch_sub(&client->references, 1) != 1)
         return;
     storage_store_unref(client->stage);
+    storage_url_reader_unref(client->url_reader);
     client_schema_cache_free(client->schemas);
     rpc_channel_unref(client->channel);
     pthread_mutex_destroy(&client->stage_lock);
@@ -204,8 +205,8 @@ lake_status client_stage(lake_client *client, struct storage_store **out, struct
 {
     if (client->stage_uri == NULL)
         return lake_fail(err, LAKE_FAILED_PRECONDITION,
-                         "this client was connected for queries only: use lake_connect to read and "
-                         "write objects");
+                         "this client was connected for queries only: use lake_connect to write "
+                         "objects, and the calls via Query to read them");
     struct storage_store *opened = NULL;
     pthread_mutex_lock(&client->stage_lock);
     struct storage_store *stage = client->stage;

@@ -97,34 +97,26 @@ static lake_status widen(lake_reader *reader, int64_t *start, int64_t *end, stru
     return reader->chunk == NULL ? base_fail_no_memory(err, (size_t)unit) : LAKE_OK;
 }
 
-static lake_status open_reader(lake_client *client, const struct lake_data_location *location,
-                               int64_t start, int64_t end, bool verified, lake_reader **out,
-                               struct lake_error *err)
+lake_status client_reader_new(struct storage_store *store, struct lake_str key, const char *version,
+                              const struct lake_data_location *location,
+                              struct client_reader_part part, lake_reader **out,
+                              struct lake_error *err)
 {
-    struct storage_store *store = NULL;
-    struct storage_object_info info = {.size_bytes = 0};
-    struct lake_str key;
-    lake_status status = client_stage(client, &store, err);
-    if (status == LAKE_OK)
-        status = client_location_key(client, location, &key, err);
-    if (status == LAKE_OK && verified)
-        status = check_size(store, key, location, &info, err);
-    if (status != LAKE_OK)
-        return status;
+    lake_status status = LAKE_OK;
     lake_reader *reader = base_calloc_array(1, sizeof(*reader));
     if (reader == NULL)
         return base_fail_no_memory(err, sizeof(*reader));
-    reader->whole = verified;
-    reader->position = start;
-    reader->end = end;
-    if (!verified && digests_are_cheap(location->size_bytes, end - start))
+    reader->whole = part.whole;
+    reader->position = part.start;
+    reader->end = part.end;
+    if (part.digests && digests_are_cheap(location->size_bytes, part.end - part.start))
         status = chunk_digests_load(store, key, location, &reader->digests, err);
     if (status == LAKE_OK && reader->digests != NULL)
-        status = widen(reader, &start, &end, err);
+        status = widen(reader, &part.start, &part.end, err);
     if (status == LAKE_OK)
-        status = storage_stream_open(store, key, info.version, (uint64_t)start,
-                                     (uint64_t)(end - start), &reader->stream, err);
-    if (status == LAKE_OK && verified) {
+        status = storage_stream_open(store, key, version, (uint64_t)part.start,
+                                     (uint64_t)(part.end - part.start), &reader->stream, err);
+    if (status == LAKE_OK && part.whole) {
         (void)base_hex_decode(base_str_of(location->sha256_hex), reader->expected);
         status = base_sha256_new(&reader->hash, err);
     }
@@ -136,6 +128,24 @@ static lake_status open_reader(lake_client *client, const struct lake_data_locat
     return LAKE_OK;
 }
 
+static lake_status open_reader(lake_client *client, const struct lake_data_location *location,
+                               int64_t start, int64_t end, bool verified, lake_reader **out,
+                               struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct storage_object_info info = {.size_bytes = 0};
+    struct client_reader_part part = {start, end, verified, !verified};
+    struct lake_str key;
+    lake_status status = client_stage(client, &store, err);
+    if (status == LAKE_OK)
+        status = client_location_key(client, location, &key, err);
+    if (status == LAKE_OK && verified)
+        status = check_size(store, key, location, &info, err);
+    if (status == LAKE_OK)
+        status = client_reader_new(store, key, info.version, location, part, out, err);
+    return status;
+}
+
 lake_status lake_open(lake_client *client, const struct lake_data_location *location,
                       lake_reader **out, struct lake_error *err)
 {
@@ -143,15 +153,22 @@ lake_status lake_open(lake_client *client, const struct lake_data_location *loca
     return open_reader(client, location, 0, location->size_bytes, true, out, err);
 }
 
+lake_status client_range_check(const struct lake_data_location *location, int64_t start,
+                               int64_t end, struct lake_error *err)
+{
+    if (start >= 0 && end > start && end <= location->size_bytes)
+        return LAKE_OK;
+    return lake_fail(err, LAKE_OUT_OF_RANGE,
+                     "the range [%lld, %lld) must be within [0, %lld) and not empty",
+                     (long long)start, (long long)end, (long long)location->size_bytes);
+}
+
 lake_status lake_open_range(lake_client *client, const struct lake_data_location *location,
                             int64_t start, int64_t end, lake_reader **out, struct lake_error *err)
 {
     lake_error_clear(err);
-    if (start < 0 || end <= start || end > location->size_bytes)
-        return lake_fail(err, LAKE_OUT_OF_RANGE,
-                         "the range [%lld, %lld) must be within [0, %lld) and not empty",
-                         (long long)start, (long long)end, (long long)location->size_bytes);
-    return open_reader(client, location, start, end, false, out, err);
+    lake_status status = client_range_check(location, start, end, err);
+    return status == LAKE_OK ? open_reader(client, location, start, end, false, out, err) : status;
 }
 
 static lake_status verify(lake_reader *reader, struct lake_error *err)
@@ -230,6 +247,11 @@ static lake_status fetch(lake_reader *reader, struct lake_error *err)
         reader->block_used = 0;
     }
     return status;
+}
+
+lake_status client_reader_begin(lake_reader *reader, struct lake_error *err)
+{
+    return reader->position == reader->end ? LAKE_OK : fetch(reader, err);
 }
 
 lake_status lake_reader_read(lake_reader *reader, void *buffer, size_t size, size_t *got,

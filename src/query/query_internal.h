@@ -114,11 +114,19 @@ lake_status query_stage_uri(struct query_stage *stage, const struct rpc_principa
 /* Appends the descriptor of that child, the reply of lake.stage. */
 lake_status query_stage_describe(struct query_stage *stage, const struct rpc_principal *principal,
                                  struct base_buffer *out, struct lake_error *err);
+/* Appends a PresignedRead for an object in that child, the reply of lake.presign_read (OBJ-8).
+ * PERMISSION_DENIED for an object elsewhere, UNIMPLEMENTED for a local stage. */
+lake_status query_stage_presign(struct query_server *server, const struct rpc_principal *principal,
+                                struct lake_bytes request, struct base_buffer *out,
+                                struct lake_error *err);
 
 /* ---- tables.c ---- */
 
 lake_status query_tables_new(struct query_tables **out, struct lake_error *err);
 void query_tables_free(struct query_tables *tables);
+/* The store at "file:///…" or "s3://bucket/prefix", on this server's one bucket. */
+lake_status query_tables_store(struct query_tables *tables, struct lake_str location,
+                               struct storage_store **out, struct lake_error *err);
 /* Authorises every reference (SQL-7) and pins its newest version, or the one that it names. */
 lake_status query_tables_resolve(struct query_server *server, const struct rpc_principal *principal,
                                  const struct sql_references *references,

@@ -288,6 +288,13 @@ static lake_status stage(struct request *request, struct lake_bytes body, struct
     return query_stage_describe(request->server->stage, request->principal, out, err);
 }
 
+/* A query-only client's one way to objects: it reads them by the URL (OBJ-8). */
+static lake_status presign_read(struct request *request, struct lake_bytes body,
+                                struct base_buffer *out, struct lake_error *err)
+{
+    return query_stage_presign(request->server, request->principal, body, out, err);
+}
+
 static const struct action actions[] = {
     {FLIGHT_ACTION_CREATE_PREPARED, "Prepares a SELECT; the handle holds the statement",
      create_prepared},
@@ -302,6 +309,7 @@ static const struct action actions[] = {
     {"lake.table_schema", "The registered schema of a table", table_schema},
     {"lake.change_rows", "Deletes or updates the rows for which a predicate holds", change_rows},
     {"lake.stage", "Where the caller's objects go", stage},
+    {"lake.presign_read", "A URL that reads one of the caller's objects for a while", presign_read},
 };
 
 static lake_status run_action(struct request *request, struct lake_error *err)

@@ -134,3 +134,71 @@ lake_status query_stage_describe(struct query_stage *stage, const struct rpc_pri
 {
     return find(stage, principal, NULL, out, err);
 }
+
+#define MAX_PRESIGN_S 3600
+
+/* The child of an S3 stage and the object's key in it. */
+static lake_status find_object(const char *child, struct lake_str uri, struct lake_str *key,
+                               struct lake_error *err)
+{
+    size_t root_bytes = strlen(child);
+    if (uri.size <= root_bytes || memcmp(uri.data, child, root_bytes) != 0 ||
+        uri.data[root_bytes] != '/')
+        return lake_fail(err, LAKE_PERMISSION_DENIED,
+                         "the object lies outside your stage and is not read");
+    if (!base_str_has_prefix(uri, "s3://"))
+        return lake_fail(err, LAKE_UNIMPLEMENTED,
+                         "the stage is on this server's disk: only objects in S3 have URLs");
+    *key = (struct lake_str){uri.data + root_bytes + 1, uri.size - root_bytes - 1};
+    return LAKE_OK;
+}
+
+static lake_status encode_presigned(const struct storage_presigned *presigned,
+                                    struct base_buffer *out, struct lake_error *err)
+{
+    LakePb__PresignedRead answer = LAKE_PB__PRESIGNED_READ__INIT;
+    answer.has_url = 1;
+    answer.url = (ProtobufCBinaryData){strlen(presigned->url), (uint8_t *)presigned->url};
+    answer.has_expires_unix_ms = 1;
+    answer.expires_unix_ms = presigned->expires_unix_ms;
+    lake_status status =
+        base_buffer_reserve(out, lake_pb__presigned_read__get_packed_size(&answer), err);
+    if (status == LAKE_OK)
+        out->size += lake_pb__presigned_read__pack(&answer, out->data + out->size);
+    return status;
+}
+
+lake_status query_stage_presign(struct query_server *server, const struct rpc_principal *principal,
+                                struct lake_bytes request, struct base_buffer *out,
+                                struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct storage_presigned presigned = {.url = NULL};
+    struct lake_str key;
+    char *child = NULL;
+    LakePb__PresignReadRequest *asked =
+        lake_pb__presign_read_request__unpack(NULL, request.size, request.data);
+    if (asked == NULL)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "the action's body is no PresignReadRequest");
+    struct lake_str uri = {(const char *)asked->uri.data, asked->uri.len};
+    lake_status status = LAKE_OK;
+    if (asked->expires_s == 0 || asked->expires_s > MAX_PRESIGN_S)
+        status = lake_fail(err, LAKE_INVALID_ARGUMENT,
+                           "a presigned URL lives 1 to %d seconds, %u were asked for",
+                           MAX_PRESIGN_S, asked->expires_s);
+    if (status == LAKE_OK)
+        status = query_stage_uri(server->stage, principal, &child, err);
+    if (status == LAKE_OK)
+        status = find_object(child, uri, &key, err);
+    if (status == LAKE_OK)
+        status = query_tables_store(server->tables, base_str_of(child), &store, err);
+    if (status == LAKE_OK)
+        status = storage_presign_read(store, key, asked->expires_s, &presigned, err);
+    if (status == LAKE_OK)
+        status = encode_presigned(&presigned, out, err);
+    storage_presigned_fini(&presigned);
+    storage_store_unref(store);
+    base_free(child);
+    lake_pb__presign_read_request__free_unpacked(asked, NULL);
+    return status;
+}

@@ -201,8 +201,8 @@ static lake_status open_bucket(struct query_tables *tables, struct lake_str uri,
     return LAKE_OK;
 }
 
-static lake_status open_store(struct query_tables *tables, struct lake_str location,
-                              struct storage_store **out, struct lake_error *err)
+lake_status query_tables_store(struct query_tables *tables, struct lake_str location,
+                               struct storage_store **out, struct lake_error *err)
 {
     struct lake_str bucket;
     struct lake_str prefix;
@@ -270,7 +270,7 @@ static lake_status open_newest(struct query_tables *tables, struct lake_str loca
     }
     if (status == LAKE_NOT_FOUND) { /* not opened yet, or what was opened has been removed */
         handle_unref(&found);
-        status = open_store(tables, location, &found.store, err);
+        status = query_tables_store(tables, location, &found.store, err);
         if (status == LAKE_OK)
             status =
                 lance_latest_version(found.store, known_version, &version, &found.manifest, err);
@@ -307,7 +307,7 @@ static lake_status open_version(struct query_tables *tables, struct lake_str loc
         goto out;
     }
     if (known.store == NULL)
-        status = open_store(tables, location, &known.store, err);
+        status = query_tables_store(tables, location, &known.store, err);
     if (status == LAKE_OK)
         status = open_checked(tables, known.store, incarnation, true, version, out, err);
 out:

@@ -154,6 +154,8 @@ static lake_status presign(void *context, struct lake_str key, uint32_t expires_
     struct s3_store *store = context;
     struct credentials *credentials;
     char region[S3_REGION_BYTES];
+    if (store->url != NULL)
+        return lake_fail(err, LAKE_UNIMPLEMENTED, "a presigned URL does not presign another");
     lake_status status = credentials_get(store->credentials, &credentials, err);
     if (status != LAKE_OK)
         return status;
@@ -196,10 +198,16 @@ static lake_status presign(void *context, struct lake_str key, uint32_t expires_
     return status;
 }
 
-static void free_store(void *context)
+void s3_store_free(void *context)
 {
     struct s3_store *store = context;
-    http_engine_free(store->engine);
+    if (store->url_reader != NULL)
+        storage_url_reader_unref(store->url_reader);
+    else
+        http_engine_free(store->engine);
+    if (store->url != NULL)
+        explicit_bzero(store->url, strlen(store->url));
+    base_free(store->url);
     credentials_source_free(store->credentials);
     (void)pthread_mutex_destroy(&store->lock);
     base_free(store->scheme);
@@ -225,7 +233,7 @@ const struct storage_methods s3_methods = {
     .stream = &s3_stream_methods,
     .multipart = &s3_multipart_methods,
     .presign_read = presign,
-    .free = free_store,
+    .free = s3_store_free,
 };
 
 /* ---- opening ---- */
@@ -401,7 +409,7 @@ lake_status storage_s3_open(const struct storage_s3_options *options, struct sto
     if (status == LAKE_OK && uri == NULL)
         status = base_fail_no_memory(err, 0);
     if (status != LAKE_OK) {
-        free_store(store);
+        s3_store_free(store);
         return status;
     }
     status = storage_store_new(&s3_methods, store, uri, out, err);

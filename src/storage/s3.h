@@ -6,6 +6,7 @@
  *   s3_call.c       one operation: signed, sent, judged, tried again
  *   s3_verdict.c    what a reply means
  *   s3_read.c       ranges and whole objects
+ *   s3_url.c        one object by a presigned URL
  *   s3_stream.c     ranges one after the other, with the next ones on their way
  *   s3_list.c       listings of keys
  *   s3_multipart.c  multipart uploads, and the writer on them
@@ -33,10 +34,13 @@
 
 struct s3_store {
     struct http_engine *engine;
-    struct credentials_source *credentials;
-    char *scheme;    /* "https" */
-    char *host;      /* with its port, as the Host header has it */
-    char *base_path; /* before the key, begins with '/' and ends with it */
+    struct credentials_source *credentials; /* NULL with `url` */
+    char *url; /* presigned: of the one object there is, and all requests are GETs of it */
+    uint64_t object_bytes;                 /* with `url`: what it must have */
+    struct storage_url_reader *url_reader; /* with `url`: whose engine it is */
+    char *scheme;                          /* "https" */
+    char *host;                            /* with its port, as the Host header has it */
+    char *base_path;                       /* before the key, begins with '/' and ends with it */
     char *bucket;
     char *endpoint; /* as it was given, without a bucket; NULL: AWS's own */
     bool plain_http;
@@ -127,14 +131,20 @@ lake_status s3_call_run(struct s3_call *call, struct lake_error *err);
 /* Ends a started call that is not finished; NULL transfer is allowed. */
 void s3_call_drop(struct s3_call *call);
 void s3_call_fini(struct s3_call *call);
+/* Points the request at the URL and the header lines, one after the other in `text`. */
+void s3_call_point_at_text(struct s3_call *call, size_t url_end);
 
 /* The verdict on a finished attempt, with the error it would be. Learns clock and region. */
 enum s3_verdict s3_judge(struct s3_call *call, enum http_failure failure, struct lake_error *err);
 
+/* s3_url.c: instead of signing. The URL and the call's headers, as request and text hold them. */
+lake_status s3_url_request(struct s3_call *call, struct lake_error *err);
 /* The address of an object without its query. Appends to `out`. */
 lake_status s3_append_url(const struct s3_store *store, struct lake_str key,
                           struct base_buffer *out, struct lake_error *err);
 void s3_region(struct s3_store *store, char out[S3_REGION_BYTES]);
+
+void s3_store_free(void *store);
 
 /* Fields of replies. */
 bool s3_reply_u64(const struct http_reply *reply, const char *name, uint64_t *out);

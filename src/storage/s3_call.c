@@ -176,7 +176,7 @@ static lake_status write_text(struct s3_call *call, const struct signing *signin
     return status;
 }
 
-static void point_at_text(struct s3_call *call, size_t url_end)
+void s3_call_point_at_text(struct s3_call *call, size_t url_end)
 {
     const char *data = (const char *)call->text.data;
     call->request.url = data;
@@ -204,19 +204,33 @@ static lake_status set_body(struct s3_call *call, enum storage_s3_payload kind,
                            call->body, err);
 }
 
-static lake_status begin_attempt(struct s3_call *call, struct lake_error *err)
+static lake_status sign_request(struct s3_call *call, struct lake_error *err)
 {
     struct signing signing = {.count = 0};
     char signature[BASE_SHA256_HEX_BYTES];
     size_t url_end = 0;
-    lake_status status = call->prepare == NULL ? LAKE_OK : call->prepare(call->context, call, err);
-    if (status == LAKE_OK)
-        status = base_fault_io("storage.s3_request", err);
-    if (status == LAKE_OK)
-        status = credentials_get(call->store->credentials, &call->credentials, err);
+    lake_status status = credentials_get(call->store->credentials, &call->credentials, err);
     if (status != LAKE_OK)
         return status;
     enum storage_s3_payload kind = payload_kind(call);
+    describe(call, &signing);
+    status = describe_payload(call, kind, &signing, err);
+    if (status == LAKE_OK)
+        status = write_text(call, &signing, &url_end, signature, err);
+    if (status == LAKE_OK) {
+        s3_call_point_at_text(call, url_end);
+        status = set_body(call, kind, &signing, signature, err);
+    }
+    return status;
+}
+
+static lake_status begin_attempt(struct s3_call *call, struct lake_error *err)
+{
+    lake_status status = call->prepare == NULL ? LAKE_OK : call->prepare(call->context, call, err);
+    if (status == LAKE_OK)
+        status = base_fault_io("storage.s3_request", err);
+    if (status != LAKE_OK)
+        return status;
     call->request = (struct http_request){.method = call->method,
                                           .accept = call->accept,
                                           .consume = call->consume,
@@ -224,14 +238,7 @@ static lake_status begin_attempt(struct s3_call *call, struct lake_error *err)
                                           .context = call->context,
                                           .deadline_us = call->deadline_us};
     base_buffer_clear(&call->text);
-    describe(call, &signing);
-    status = describe_payload(call, kind, &signing, err);
-    if (status == LAKE_OK)
-        status = write_text(call, &signing, &url_end, signature, err);
-    if (status == LAKE_OK) {
-        point_at_text(call, url_end);
-        status = set_body(call, kind, &signing, signature, err);
-    }
+    status = call->store->url != NULL ? s3_url_request(call, err) : sign_request(call, err);
     if (status == LAKE_OK)
         status = http_transfer_start(call->store->engine, &call->request, &call->reply,
                                      &call->transfer, err);
@@ -361,5 +368,7 @@ void s3_call_fini(struct s3_call *call)
 {
     s3_call_drop(call);
     http_reply_fini(&call->reply);
+    if (call->store->url != NULL && call->text.size > 0)
+        explicit_bzero(call->text.data, call->text.size);
     base_buffer_fini(&call->text);
 }

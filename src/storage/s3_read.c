@@ -52,6 +52,7 @@ static bool accept_range(void *context, const struct http_reply *reply)
     uint64_t want_first = read->offset + read->done;
     uint64_t want = read->size - read->done;
     read->refused = LAKE_DATA_LOSS;
+    bool by_url = read->store->url != NULL; /* OBJ-6, OBJ-8: nothing but the range, all said */
     if (reply->status == 206) {
         if (!http_reply_header(reply, "content-range", &text) ||
             !parse_content_range(text, &first, &last, &total) || first != want_first)
@@ -62,7 +63,9 @@ static bool accept_range(void *context, const struct http_reply *reply)
         }
         if (last - first + 1 != want || (has_length && length != want))
             return false;
-    } else if (want_first != 0 || !has_length || length != want) {
+        if (by_url && (!has_length || total != read->store->object_bytes))
+            return false;
+    } else if (by_url || want_first != 0 || !has_length || length != want) {
         /* The whole object in place of a range of it; good only when that is the same. */
         read->refused =
             want_first == 0 && has_length && length < want ? LAKE_OUT_OF_RANGE : LAKE_DATA_LOSS;

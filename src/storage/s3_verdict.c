@@ -172,8 +172,15 @@ static bool passes(const struct s3_call *call)
     return status == 429 || status == 408 || status == 500 || (status >= 502 && status <= 599);
 }
 
+static bool is_redirect_of_url(const struct s3_call *call)
+{
+    return call->store->url != NULL && call->reply.status / 100 == 3;
+}
+
 static lake_status status_of(const struct s3_call *call)
 {
+    if (is_redirect_of_url(call))
+        return LAKE_UNIMPLEMENTED;
     for (size_t i = 0; i < BASE_ARRAY_LEN(known_codes); i++) {
         if (is(call, known_codes[i].code))
             return known_codes[i].status;
@@ -209,12 +216,16 @@ static void fail_reply(const struct s3_call *call, const struct error_reply *err
                        struct lake_error *err)
 {
     const struct s3_store *store = call->store;
+    /* A service's own words about a URL may repeat it. */
+    const char *message = store->url == NULL         ? error->message
+                          : is_redirect_of_url(call) ? "redirects are not followed"
+                                                     : "";
     (void)lake_fail(
         err, status_of(call),
         "%s %s%.*s in s3://%s at %s failed: HTTP status %d%s%s%s%s, after %" PRIu32 " attempts",
         call->what, call->key.size == 0 ? "the bucket" : "object ", LAKE_STR_FMT(call->key),
         store->bucket, store->host, call->reply.status, call->code[0] == '\0' ? "" : ", ",
-        call->code, error->message[0] == '\0' ? "" : ", ", error->message, call->attempts);
+        call->code, message[0] == '\0' ? "" : ", ", message, call->attempts);
 }
 
 /* A reply that says no. */
@@ -244,7 +255,7 @@ static enum s3_verdict judge_refusal(struct s3_call *call, struct lake_error *er
         learn_clock(call))
         return S3_TRY_AT_ONCE;
     /* To a HEAD nobody says why. */
-    if ((status == 400 || status == 403) && call->code[0] == '\0' &&
+    if ((status == 400 || status == 403) && call->code[0] == '\0' && call->credentials != NULL &&
         call->credentials->session_token.size > 0 && renew_credentials(call))
         return S3_TRY_AT_ONCE;
     return passes(call) ? S3_TRY_AGAIN : S3_FAILED;

@@ -276,6 +276,17 @@ lake_status storage_presign_read(struct storage_store *store, struct lake_str ke
                                  struct lake_error *err);
 void storage_presigned_fini(struct storage_presigned *presigned); /* zeroes the URL */
 
+/* The connections for reading by such URLs, without credentials; stores keep it. */
+struct storage_url_reader;
+lake_status storage_url_reader_new(struct storage_url_reader **out, struct lake_error *err);
+void storage_url_reader_unref(struct storage_url_reader *reader); /* NULL is allowed */
+/* A store of the one object that `url` reads: `key` of `bucket`, as messages name it. Of its
+ * methods only reading works. DATA_LOSS when a reply is not exactly the range that was asked for,
+ * of an object of `object_bytes`. Redirects are not followed, and no message holds the URL. */
+lake_status storage_url_open(struct storage_url_reader *reader, const char *url,
+                             struct lake_str bucket, struct lake_str key, uint64_t object_bytes,
+                             struct storage_store **out, struct lake_error *err);
+
 /* ---- S3 ---- */
 
 enum storage_s3_addressing {
