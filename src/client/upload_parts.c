@@ -170,8 +170,9 @@ lake_status upload_parts_commit(struct upload_parts *upload, struct lake_error *
 {
     lake_status status = LAKE_OK;
     if (upload->upload == NULL)
-        return storage_put_if_absent(upload->options.stage, base_str_of(upload->key),
-                                     (struct lake_bytes){upload->buffers[0], upload->filled}, err);
+        return storage_put_typed_if_absent(upload->options.stage, base_str_of(upload->key),
+                                           (struct lake_bytes){upload->buffers[0], upload->filled},
+                                           upload->options.media_type, err);
     if (upload->filled > 0)
         status = send_part(upload, err);
     while (status == LAKE_OK && storage_multipart_in_flight(upload->upload) > 0)

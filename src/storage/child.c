@@ -82,6 +82,18 @@ static lake_status child_put(void *context, struct lake_str key, struct lake_byt
                           : storage_put(child->parent, joined.key, data, err);
 }
 
+static lake_status child_put_typed_if_absent(void *context, struct lake_str key,
+                                             struct lake_bytes data, const char *media_type,
+                                             struct lake_error *err)
+{
+    struct child *child = context;
+    struct joined_key joined;
+    lake_status status = join(child, key, &joined, err);
+    if (status != LAKE_OK)
+        return status;
+    return storage_put_typed_if_absent(child->parent, joined.key, data, media_type, err);
+}
+
 static lake_status child_put_unsynced(void *context, struct lake_str key, struct lake_bytes data,
                                       struct lake_error *err)
 {
@@ -306,6 +318,7 @@ static const struct storage_methods child_methods = {
     .read_range_if = child_read_range_if,
     .read_all = child_read_all,
     .put = child_put,
+    .put_typed_if_absent = child_put_typed_if_absent,
     .put_unsynced = child_put_unsynced,
     .writer_open = child_writer_open,
     .writer_write = child_writer_write,

@@ -100,8 +100,8 @@ static lake_status settle_put(struct s3_call *call, bool only_if_absent, const c
                           LAKE_STR_FMT(call->key), call->store->bucket);
 }
 
-lake_status s3_put(void *context, struct lake_str key, struct lake_bytes data, bool only_if_absent,
-                   struct lake_error *err)
+static lake_status put(void *context, struct lake_str key, struct lake_bytes data,
+                       const char *media_type, bool only_if_absent, struct lake_error *err)
 {
     struct s3_store *store = context;
     struct base_uuid uuid;
@@ -118,6 +118,8 @@ lake_status s3_put(void *context, struct lake_str key, struct lake_bytes data, b
         checksum_crc32c_text(checksum_crc32c(0, data), checksum);
         s3_call_header(&call, LAKE_STR("x-amz-checksum-crc32c"), base_str_of(checksum));
     }
+    if (media_type != NULL)
+        s3_call_header(&call, LAKE_STR("content-type"), base_str_of(media_type));
     if (only_if_absent)
         s3_call_header(&call, LAKE_STR("if-none-match"), LAKE_STR("*"));
     call.body = data;
@@ -127,6 +129,18 @@ lake_status s3_put(void *context, struct lake_str key, struct lake_bytes data, b
         status = settle_put(&call, only_if_absent, write_id, status, err);
     s3_call_fini(&call);
     return status;
+}
+
+lake_status s3_put(void *context, struct lake_str key, struct lake_bytes data, bool only_if_absent,
+                   struct lake_error *err)
+{
+    return put(context, key, data, NULL, only_if_absent, err);
+}
+
+static lake_status put_typed_if_absent(void *context, struct lake_str key, struct lake_bytes data,
+                                       const char *media_type, struct lake_error *err)
+{
+    return put(context, key, data, media_type, true, err);
 }
 
 static lake_status remove_object(void *context, struct lake_str key, struct lake_error *err)
@@ -224,6 +238,7 @@ const struct storage_methods s3_methods = {
     .read_range_if = s3_read_range,
     .read_all = s3_read_all,
     .put = s3_put,
+    .put_typed_if_absent = put_typed_if_absent,
     .writer_open = s3_writer_open,
     .writer_write = s3_writer_write,
     .writer_commit = s3_writer_commit,

@@ -218,6 +218,18 @@ lake_status storage_put_if_absent(struct storage_store *store, struct lake_str k
     return put(store, key, data, true, err);
 }
 
+lake_status storage_put_typed_if_absent(struct storage_store *store, struct lake_str key,
+                                        struct lake_bytes data, const char *media_type,
+                                        struct lake_error *err)
+{
+    lake_status status = storage_check_key(key, err);
+    if (status != LAKE_OK)
+        return status;
+    if (store->methods->put_typed_if_absent == NULL)
+        return store->methods->put(store->context, key, data, true, err);
+    return store->methods->put_typed_if_absent(store->context, key, data, media_type, err);
+}
+
 lake_status storage_remove(struct storage_store *store, struct lake_str key, struct lake_error *err)
 {
     lake_status status = storage_check_key(key, err);

@@ -64,6 +64,9 @@ struct storage_methods {
     /* May be NULL: put does. */
     lake_status (*put_unsynced)(void *context, struct lake_str key, struct lake_bytes data,
                                 struct lake_error *err);
+    /* May be NULL: put does. */
+    lake_status (*put_typed_if_absent)(void *context, struct lake_str key, struct lake_bytes data,
+                                       const char *media_type, struct lake_error *err);
     lake_status (*writer_open)(void *context, struct lake_str key, bool only_if_absent,
                                void **writer, struct lake_error *err);
     lake_status (*writer_write)(void *writer, struct lake_bytes data, struct lake_error *err);
@@ -122,6 +125,11 @@ lake_status storage_put_unsynced(struct storage_store *store, struct lake_str ke
 /* ALREADY_EXISTS when the key is taken; of racing callers, in any process, exactly one wins. */
 lake_status storage_put_if_absent(struct storage_store *store, struct lake_str key,
                                   struct lake_bytes data, struct lake_error *err);
+/* The same for an object that is also fetched by its URL: S3 says then that it is `media_type`,
+ * which may be NULL. */
+lake_status storage_put_typed_if_absent(struct storage_store *store, struct lake_str key,
+                                        struct lake_bytes data, const char *media_type,
+                                        struct lake_error *err);
 /* Idempotent: an absent object is success. */
 lake_status storage_remove(struct storage_store *store, struct lake_str key,
                            struct lake_error *err);

@@ -270,6 +270,17 @@ def checkpoints(directory):
     return list(directory.glob("*.upload"))
 
 
+def test_objects_say_their_media_type_however_large(s3, stage, large, tmp_path):
+    small = tmp_path / "small.mp4"
+    small.write_bytes(os.urandom(1000))
+    for path in (small, large):
+        location = json.loads(stage.run("put", path, "--media-type", "video/mp4", "--json",
+                                        env=credentials()).stdout)
+        head = s3.boto3().head_object(Bucket=BUCKET,
+                                      Key=location["uri"].removeprefix(f"s3://{BUCKET}/"))
+        assert head["ContentType"] == "video/mp4", path
+
+
 def test_an_upload_killed_between_parts_goes_on(s3, stage, large, tmp_path):
     done = put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
     assert done.returncode == -9
