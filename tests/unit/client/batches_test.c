@@ -334,6 +334,43 @@ static void sixteen_dictionaries_work_and_seventeen_do_not(void **state)
     schema.release(&schema);
 }
 
+/* Those inside other columns count as well. */
+static void nested_dictionaries_count_too(void **state)
+{
+    struct fixture *fixture = *state;
+    char column[1024] = "s:list<struct<";
+    const char *columns[] = {column};
+    for (int i = 0; i < 17; i++) {
+        char field[64];
+        struct ArrowSchema schema;
+        struct ArrowArray batch;
+        const struct ArrowArray *batches[] = {&batch};
+        snprintf(field, sizeof(field), "%sd%d: dictionary<int8, utf8>", i == 0 ? "" : ", ", i);
+        strncat(column, field, sizeof(column) - strlen(column) - 1);
+        if (i < 15)
+            continue;
+        size_t end = strlen(column);
+        snprintf(column + end, sizeof(column) - end, ">>");
+        assert_int_equal(lake_schema_parse(columns, 1, &schema, NULL), LAKE_OK);
+        column[end] = '\0';
+        assert_int_equal(ArrowArrayInitFromSchema(&batch, &schema, NULL), 0);
+        assert_int_equal(ArrowArrayStartAppending(&batch), 0);
+        assert_int_equal(ArrowArrayFinishElement(batch.children[0]), 0); /* an empty list */
+        assert_int_equal(ArrowArrayFinishElement(&batch), 0);
+        assert_int_equal(ArrowArrayFinishBuildingDefault(&batch, NULL), 0);
+        OK(fixture, lake_create_table(fixture->client, "batches.nested", &schema, &fixture->err));
+        lake_status status = lake_append_batches(fixture->client, "batches.nested", &schema,
+                                                 batches, 1, NULL, NULL, &fixture->err);
+        assert_int_equal(status, i < 16 ? LAKE_OK : LAKE_INVALID_ARGUMENT);
+        if (i == 16)
+            assert_non_null(strstr(fixture->err.message, "more than 16 dictionary"));
+        assert_int_equal(count_rows(fixture, "batches.nested"), i < 16 ? 1 : 0);
+        OK(fixture, lake_drop_table(fixture->client, "batches.nested", &fixture->err));
+        batch.release(&batch);
+        schema.release(&schema);
+    }
+}
+
 /* ---- 64 MiB ---- */
 
 static lake_status append_bytes(struct fixture *fixture, const char *operation_id, size_t size)
@@ -440,6 +477,55 @@ static void the_batches_together_refer_to_64_mib_at_most(void **state)
     schema.release(&schema);
 }
 
+static void ten_thousand_batches_work_and_one_more_does_not(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct ArrowArray *batches[10001];
+    struct ArrowSchema schema;
+    struct ArrowArray batch;
+    CREATE(fixture, "batches.many", "id:int64");
+    id_batch(&schema, &batch, 7, 1);
+    for (size_t i = 0; i < BASE_ARRAY_LEN(batches); i++)
+        batches[i] = &batch;
+    FAILS(fixture, LAKE_INVALID_ARGUMENT, "1 to 10000 batches, not 10001",
+          lake_append_batches(fixture->client, "batches.many", &schema, batches, 10001, NULL, NULL,
+                              &fixture->err));
+    OK(fixture, lake_append_batches(fixture->client, "batches.many", &schema, batches, 10000, NULL,
+                                    NULL, &fixture->err));
+    assert_int_equal(query_number(fixture, "SELECT sum(id)::BIGINT FROM batches.many"), 70000);
+    batch.release(&batch);
+    schema.release(&schema);
+}
+
+/* No table has list views: what several views share is never written out once for each. */
+static void list_views_are_refused_before_anything_is_sent(void **state)
+{
+    struct fixture *fixture = *state;
+    static const enum ArrowType types[] = {NANOARROW_TYPE_LIST_VIEW,
+                                           NANOARROW_TYPE_LARGE_LIST_VIEW};
+    CREATE(fixture, "batches.lists", "v:list<int32>");
+    for (size_t i = 0; i < BASE_ARRAY_LEN(types); i++) {
+        struct ArrowSchema schema;
+        struct ArrowArray batch;
+        const struct ArrowArray *batches[] = {&batch};
+        ArrowSchemaInit(&schema);
+        assert_int_equal(ArrowSchemaSetTypeStruct(&schema, 1), 0);
+        assert_int_equal(ArrowSchemaSetType(schema.children[0], types[i]), 0);
+        assert_int_equal(ArrowSchemaSetName(schema.children[0], "v"), 0);
+        assert_int_equal(ArrowSchemaSetType(schema.children[0]->children[0], NANOARROW_TYPE_INT32),
+                         0);
+        assert_int_equal(ArrowArrayInitFromSchema(&batch, &schema, NULL), 0);
+        FAILS(fixture, LAKE_INVALID_ARGUMENT, "a Lance table cannot hold",
+              lake_create_table(fixture->client, "batches.views", &schema, &fixture->err));
+        FAILS(fixture, LAKE_INVALID_ARGUMENT, "differ at 'v'",
+              lake_append_batches(fixture->client, "batches.lists", &schema, batches, 1, NULL, NULL,
+                                  &fixture->err));
+        batch.release(&batch);
+        schema.release(&schema);
+    }
+    assert_int_equal(count_rows(fixture, "batches.lists"), 0);
+}
+
 static void a_query_only_client_appends(void **state)
 {
     struct fixture *fixture = *state;
@@ -464,9 +550,12 @@ int main(void)
         cmocka_unit_test(rows_that_are_null_as_a_whole_are_refused),
         cmocka_unit_test(broken_arrays_are_refused),
         cmocka_unit_test(sixteen_dictionaries_work_and_seventeen_do_not),
+        cmocka_unit_test(nested_dictionaries_count_too),
         cmocka_unit_test(sixty_four_mib_encoded_work_and_a_byte_more_does_not),
         cmocka_unit_test(a_small_slice_of_a_large_array_is_small),
         cmocka_unit_test(the_batches_together_refer_to_64_mib_at_most),
+        cmocka_unit_test(ten_thousand_batches_work_and_one_more_does_not),
+        cmocka_unit_test(list_views_are_refused_before_anything_is_sent),
         cmocka_unit_test(a_query_only_client_appends),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
