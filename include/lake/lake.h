@@ -511,6 +511,41 @@ lake_status lake_update_rows(lake_client *client, const char *table,
                              const char *predicate, const char *operation_id,
                              struct lake_change_result *result, struct lake_error *err);
 
+/* ---- versions ---- */
+
+/*
+ * Makes `version` of a table, its columns and its rows, the newest again: as one new version, so
+ * that what came between stays. `operation_id` and `result` (with the rows that the table has then)
+ * as for lake_delete_rows. NOT_FOUND: there is no such version (any more).
+ */
+lake_status lake_restore_table(lake_client *client, const char *table, uint64_t version,
+                               const char *operation_id, struct lake_change_result *result,
+                               struct lake_error *err);
+
+struct lake_tag {
+    char *name;
+    char *branch; /* "": main */
+    uint64_t version;
+};
+struct lake_tag_list {
+    struct lake_tag *tags; /* by name */
+    size_t count;
+};
+/*
+ * Names `version` (0: the newest) of a table; a version with a tag stays when others are cleaned
+ * up. Tags consist of letters, digits and . - _. `tagged` (may be NULL) receives the version.
+ * ALREADY_EXISTS when there is such a tag, NOT_FOUND when there is no such version.
+ */
+lake_status lake_create_tag(lake_client *client, const char *table, const char *tag,
+                            uint64_t version, uint64_t *tagged, struct lake_error *err);
+/* NOT_FOUND when there is no such tag. */
+lake_status lake_delete_tag(lake_client *client, const char *table, const char *tag,
+                            struct lake_error *err);
+/* Release with lake_tag_list_fini. */
+lake_status lake_list_tags(lake_client *client, const char *table, struct lake_tag_list *out,
+                           struct lake_error *err);
+void lake_tag_list_fini(struct lake_tag_list *list);
+
 /* ---- queries ---- */
 
 /*

@@ -69,6 +69,12 @@ int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
 /* table_change.c: `lake table delete` and `update`, after the verb. */
 int cli_table_change(struct cli_options *options, bool update, int argc, char **argv);
+/* table_versions.c: the verbs about a table's versions. NULL: `verb` is none of them. */
+struct cli_verb {
+    const char *name;
+    int (*run)(struct cli_options *options, int argc, char **argv);
+};
+const struct cli_verb *cli_table_versions(const char *verb);
 int cli_fail(const struct cli_options *options, const struct lake_error *err);
 
 /* pending.c: `lake client pending …`, what comes after these words. */

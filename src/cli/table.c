@@ -345,6 +345,9 @@ static int run_table(struct cli_options *options, int argc, char **argv)
         return run_compact(options, argc, argv);
     if (strcmp(verb, "delete") == 0 || strcmp(verb, "update") == 0)
         return cli_table_change(options, verb[0] == 'u', argc, argv);
+    const struct cli_verb *versions = cli_table_versions(verb);
+    if (versions != NULL)
+        return versions->run(options, argc, argv);
     return cli_usage_error(&cli_table, "there is no lake table %s", verb);
 }
 
@@ -374,7 +377,7 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
 
 const struct cli_command cli_table = {
-    "table", "create, list, describe, compact and drop tables; delete and update rows",
+    "table", "tables: create, list, describe, compact, drop; their rows and versions",
     "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE … [--profile NAME]\n"
     "       lake table list [NAMESPACE]\n"
     "       lake table describe NAMESPACE.TABLE\n"
@@ -382,6 +385,10 @@ const struct cli_command cli_table = {
     "       lake table drop NAMESPACE.TABLE\n"
     "       lake table delete NAMESPACE.TABLE --where PREDICATE [--operation-id ID]\n"
     "       lake table update NAMESPACE.TABLE --set COLUMN=EXPRESSION … --where PREDICATE\n"
+    "       lake table restore NAMESPACE.TABLE VERSION [--operation-id ID]\n"
+    "       lake table tag create NAMESPACE.TABLE TAG [--version N]\n"
+    "       lake table tag delete NAMESPACE.TABLE TAG\n"
+    "       lake table tag list NAMESPACE.TABLE\n"
     "\n" TYPES_HELP "\n"
     "Predicates and expressions are SQL over the table's columns; an update's see the row as it\n"
     "was. Older versions keep their rows. The same --operation-id changes the rows once only.\n"
@@ -391,13 +398,18 @@ const struct cli_command cli_table = {
     "Compact puts the small fragments that many small appends leave together, and takes deleted\n"
     "rows off the disk: a new version with the same rows. Appends go on meanwhile.\n"
     "\n"
+    "Restore makes an older version the newest again, as a new version. A tag names a version\n"
+    "(the newest, unless --version says which), which stays when others are cleaned up.\n"
+    "\n"
     "Examples:\n"
     "  lake table create robots.frames --column episode:int64! --column 'state:float[25]'\n"
     "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"
     "  lake table describe robots.frames --json\n"
     "  lake table compact robots.frames\n"
     "  lake table delete robots.frames --where 'episode = 7 AND step < 10'\n"
-    "  lake table update robots.frames --set 'reward=reward * 2' --where 'episode IN (1, 2)'\n",
+    "  lake table update robots.frames --set 'reward=reward * 2' --where 'episode IN (1, 2)'\n"
+    "  lake table tag create robots.frames before-cleaning\n"
+    "  lake table restore robots.frames 7\n",
     run_table};
 
 const struct cli_command cli_client = {

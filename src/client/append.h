@@ -24,6 +24,12 @@ lake_status client_operation_id(const char *given, char out[LAKE_OPERATION_ID_BY
 lake_status client_append_commit(lake_client *client, struct client_append *append,
                                  const char *operation_id, struct lake_insert_result *result,
                                  struct lake_error *err);
+/* change.c: sends the command of an action that changes rows until its outcome is known. `filled`
+ * has the operation ID and gets the rest; it is copied to `result` (may be NULL) also when the
+ * outcome stays unknown. */
+lake_status client_change_commit(lake_client *client, const char *type, struct lake_bytes command,
+                                 struct lake_change_result *filled,
+                                 struct lake_change_result *result, struct lake_error *err);
 /* Sends the append of a pending file that is locked, and settles it; `append` has all but batches.
  */
 lake_status client_append_resume(lake_client *client, struct client_append *append,

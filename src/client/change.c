@@ -1,14 +1,15 @@
-/* Deletes and updates: one action of Query, asked for again under the same operation ID (NAT-6). */
+/* Deletes, updates and what else changes rows: one action of Query, asked for again under the same
+ * operation ID (NAT-6). */
 #include "append.h"
 
 #define ATTEMPTS          4
 #define FIRST_BACKOFF_MS  100
 #define CHANGE_TIMEOUT_MS (10 * 60 * 1000) /* the predicate, then the rows */
 
-static lake_status ask(lake_client *client, struct lake_bytes command,
+static lake_status ask(lake_client *client, const char *type, struct lake_bytes command,
                        struct lake_change_result *result, struct lake_error *err)
 {
-    struct flight_action action = {LAKE_STR("lake.change_rows"), command};
+    struct flight_action action = {base_str_of(type), command};
     struct base_buffer reply;
     base_buffer_init(&reply, CLIENT_MAX_METADATA_BYTES);
     int64_t timeout_ms = BASE_MAX(client->timeout_ms, (int64_t)CHANGE_TIMEOUT_MS);
@@ -35,6 +36,23 @@ static bool is_in_doubt(lake_status status)
 {
     return status == LAKE_OUTCOME_UNKNOWN || status == LAKE_UNAVAILABLE ||
            status == LAKE_DEADLINE_EXCEEDED;
+}
+
+lake_status client_change_commit(lake_client *client, const char *type, struct lake_bytes command,
+                                 struct lake_change_result *filled,
+                                 struct lake_change_result *result, struct lake_error *err)
+{
+    lake_status status = LAKE_UNAVAILABLE;
+    for (int i = 0; i < ATTEMPTS && is_in_doubt(status); i++) {
+        if (i > 0)
+            base_sleep_ms((int64_t)FIRST_BACKOFF_MS << (i - 1));
+        status = ask(client, type, command, filled, err);
+    }
+    if (status == LAKE_OK)
+        lake_error_clear(err); /* of the attempts before */
+    if (result != NULL && (status == LAKE_OK || is_in_doubt(status)))
+        *result = *filled;
+    return status;
 }
 
 static lake_status pack(const LakePb__ChangeRowsCommand *command, struct base_buffer *out,
@@ -73,15 +91,9 @@ static lake_status change_rows(lake_client *client, const char *table,
     command->operation_id = client_binary(base_str_of(filled.operation_id));
     command->predicate = client_binary(base_str_of(predicate));
     status = pack(command, &body, err);
-    for (int i = 0; i < ATTEMPTS && (i == 0 ? status == LAKE_OK : is_in_doubt(status)); i++) {
-        if (i > 0)
-            base_sleep_ms((int64_t)FIRST_BACKOFF_MS << (i - 1));
-        status = ask(client, base_buffer_view(&body), &filled, err);
-    }
     if (status == LAKE_OK)
-        lake_error_clear(err); /* of the attempts before */
-    if (result != NULL && (status == LAKE_OK || is_in_doubt(status)))
-        *result = filled;
+        status = client_change_commit(client, "lake.change_rows", base_buffer_view(&body), &filled,
+                                      result, err);
     base_buffer_fini(&body);
     return status;
 }

@@ -76,6 +76,28 @@ static uint64_t sort_and_count(struct meta_uri_set *set)
     return distinct;
 }
 
+void meta_uri_sets_cancel(struct meta_uri_set *a, struct meta_uri_set *b)
+{
+    size_t at_a = 0, at_b = 0, kept_a = 0, kept_b = 0;
+    (void)sort_and_count(a);
+    (void)sort_and_count(b);
+    while (at_a < a->count || at_b < b->count) {
+        int order = at_a == a->count   ? 1
+                    : at_b == b->count ? -1
+                                       : compare_str(a->uris[at_a], b->uris[at_b]);
+        if (order < 0) {
+            a->uris[kept_a++] = a->uris[at_a++];
+        } else if (order > 0) {
+            b->uris[kept_b++] = b->uris[at_b++];
+        } else {
+            at_a++;
+            at_b++;
+        }
+    }
+    a->count = kept_a;
+    b->count = kept_b;
+}
+
 static lake_status append_u64(struct base_buffer *out, uint64_t value, struct lake_error *err)
 {
     uint8_t bytes[8];

@@ -258,6 +258,9 @@ struct meta_uri_set { /* occurrences of URIs; views into the batches they came f
 void meta_uri_set_fini(struct meta_uri_set *set);
 lake_status meta_uri_set_add(struct meta_uri_set *set, struct lake_str uri, struct lake_error *err);
 
+/* Takes from both what both have, as often as both have it. Sorts them. */
+void meta_uri_sets_cancel(struct meta_uri_set *a, struct meta_uri_set *b);
+
 struct meta_delta_entry {
     struct lake_str uri;
     uint64_t references; /* how many values name it */
@@ -429,6 +432,29 @@ lake_status meta_append_commit(struct meta_authority *authority,
 lake_status meta_rows_change(struct meta_authority *authority, const struct meta_identity *identity,
                              const struct meta_wait *wait, const LakePb__ChangeRowsRequest *request,
                              struct meta_append_result *out, struct lake_error *err);
+
+/* ---- restore.c ---- */
+
+/* The content of an older version as the newest. NOT_FOUND: there is no such version. ABORTED:
+ * others changed the table again and again meanwhile. OUTCOME_UNKNOWN as for appends. */
+lake_status meta_table_restore(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const LakePb__RestoreTableRequest *request,
+                               struct meta_append_result *out, struct lake_error *err);
+
+/* ---- tags.c ---- */
+
+/* Appends the Tag that was made. */
+lake_status meta_tag_create(struct meta_authority *authority, const struct meta_identity *identity,
+                            const struct meta_wait *wait, const LakePb__TagRequest *request,
+                            struct base_buffer *out, struct lake_error *err);
+lake_status meta_tag_delete(struct meta_authority *authority, const struct meta_identity *identity,
+                            const struct meta_wait *wait, const LakePb__TagRequest *request,
+                            struct lake_error *err);
+/* Appends a ListTagsReply. */
+lake_status meta_tags_list(struct meta_authority *authority, const struct meta_identity *identity,
+                           const struct meta_wait *wait, const LakePb__TableName *request,
+                           struct base_buffer *out, struct lake_error *err);
 
 /* ---- receive.c: the bytes of an append, in bounds ---- */
 

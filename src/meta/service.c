@@ -222,6 +222,17 @@ static lake_status catalog_snapshot(const struct request *request, struct base_b
     return status;
 }
 
+static lake_status pack_change(const struct meta_append_result *result, struct base_buffer *out,
+                               struct lake_error *err)
+{
+    LakePb__ChangeRowsResult reply = LAKE_PB__CHANGE_ROWS_RESULT__INIT;
+    reply.has_version = reply.has_row_count = reply.has_replayed = true;
+    reply.version = result->version;
+    reply.row_count = result->row_count;
+    reply.replayed = result->replayed;
+    return meta_pb_pack(&reply.base, out, err);
+}
+
 static lake_status change_rows(const struct request *request, struct base_buffer *out,
                                struct lake_error *err)
 {
@@ -230,17 +241,67 @@ static lake_status change_rows(const struct request *request, struct base_buffer
     if (pb == NULL)
         return malformed(request, err);
     struct meta_append_result result;
-    LakePb__ChangeRowsResult reply = LAKE_PB__CHANGE_ROWS_RESULT__INIT;
     lake_status status =
         meta_rows_change(request->authority, request->identity, request->wait, pb, &result, err);
-    if (status == LAKE_OK) {
-        reply.has_version = reply.has_row_count = reply.has_replayed = true;
-        reply.version = result.version;
-        reply.row_count = result.row_count;
-        reply.replayed = result.replayed;
-        status = meta_pb_pack(&reply.base, out, err);
-    }
+    if (status == LAKE_OK)
+        status = pack_change(&result, out, err);
     lake_pb__change_rows_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status restore_table(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__RestoreTableRequest *pb =
+        lake_pb__restore_table_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    struct meta_append_result result;
+    lake_status status =
+        meta_table_restore(request->authority, request->identity, request->wait, pb, &result, err);
+    if (status == LAKE_OK)
+        status = pack_change(&result, out, err);
+    lake_pb__restore_table_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status create_tag(const struct request *request, struct base_buffer *out,
+                              struct lake_error *err)
+{
+    LakePb__TagRequest *pb =
+        lake_pb__tag_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_tag_create(request->authority, request->identity, request->wait, pb, out, err);
+    lake_pb__tag_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status delete_tag(const struct request *request, struct base_buffer *out,
+                              struct lake_error *err)
+{
+    (void)out;
+    LakePb__TagRequest *pb =
+        lake_pb__tag_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_tag_delete(request->authority, request->identity, request->wait, pb, err);
+    lake_pb__tag_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status list_tags(const struct request *request, struct base_buffer *out,
+                             struct lake_error *err)
+{
+    LakePb__TableName *pb =
+        lake_pb__table_name__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_tags_list(request->authority, request->identity, request->wait, pb, out, err);
+    lake_pb__table_name__free_unpacked(pb, NULL);
     return status;
 }
 
@@ -271,6 +332,11 @@ static const struct action {
      catalog_snapshot},
     {"lake.change_rows", "ChangeRowsRequest -> ChangeRowsResult", META_APPEND_MAX_BYTES,
      change_rows},
+    {"lake.restore_table", "RestoreTableRequest -> ChangeRowsResult", SMALL_REQUEST_BYTES,
+     restore_table},
+    {"lake.create_tag", "TagRequest -> Tag", SMALL_REQUEST_BYTES, create_tag},
+    {"lake.delete_tag", "TagRequest -> empty", SMALL_REQUEST_BYTES, delete_tag},
+    {"lake.list_tags", "TableName -> ListTagsReply", SMALL_REQUEST_BYTES, list_tags},
     {"lake.stage", "empty -> StageDescriptor", SMALL_REQUEST_BYTES, stage},
 };
 

@@ -256,6 +256,38 @@ static lake_status compact_table(struct request *request, struct lake_bytes body
         body, out, err);
 }
 
+/* Its columns may be others than those of the version it replaces. */
+static lake_status restore_table(struct request *request, struct lake_bytes body,
+                                 struct base_buffer *out, struct lake_error *err)
+{
+    struct lake_error ignored = {0};
+    lake_status status = query_metasrv_action_within(
+        request->server->metasrv, request->principal,
+        BASE_MIN(rpc_call_time_left_ms(request->call), MAINTENANCE_MAX_MS), "lake.restore_table",
+        body, out, err);
+    if (status == LAKE_OK)
+        (void)query_directory_refresh(request->server->directory, &ignored);
+    return status;
+}
+
+static lake_status create_tag(struct request *request, struct lake_bytes body,
+                              struct base_buffer *out, struct lake_error *err)
+{
+    return forward(request, "lake.create_tag", body, out, err);
+}
+
+static lake_status delete_tag(struct request *request, struct lake_bytes body,
+                              struct base_buffer *out, struct lake_error *err)
+{
+    return forward(request, "lake.delete_tag", body, out, err);
+}
+
+static lake_status list_tags(struct request *request, struct lake_bytes body,
+                             struct base_buffer *out, struct lake_error *err)
+{
+    return forward(request, "lake.list_tags", body, out, err);
+}
+
 static lake_status list_tables(struct request *request, struct lake_bytes body,
                                struct base_buffer *out, struct lake_error *err)
 {
@@ -308,6 +340,10 @@ static const struct action actions[] = {
     {"lake.resolve_tables", "Describes tables with their newest versions", resolve_tables},
     {"lake.table_schema", "The registered schema of a table", table_schema},
     {"lake.change_rows", "Deletes or updates the rows for which a predicate holds", change_rows},
+    {"lake.restore_table", "Makes an older version the newest", restore_table},
+    {"lake.create_tag", "Names a version, which then stays", create_tag},
+    {"lake.delete_tag", "Removes a tag", delete_tag},
+    {"lake.list_tags", "The tags of a table", list_tags},
     {"lake.stage", "Where the caller's objects go", stage},
     {"lake.presign_read", "A URL that reads one of the caller's objects for a while", presign_read},
 };

@@ -139,6 +139,15 @@ static void what_is_hidden_missing_or_forbidden_looks_the_same(void **state)
     FAILS(fixture, LAKE_PERMISSION_DENIED, "", lake_drop_table(bob, "robots.t", &fixture->err));
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_compact_table(bob, "robots.t", 30000, &compaction, &fixture->err));
+    struct lake_tag_list tags;
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_create_tag(bob, "robots.t", "mine", 0, NULL, &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_delete_tag(bob, "robots.t", "mine", &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_list_tags(bob, "robots.t", &tags, &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_restore_table(bob, "robots.t", 1, NULL, NULL, &fixture->err));
     struct lake_table_info info;
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_describe_table(bob, "robots.t", &info, &fixture->err));

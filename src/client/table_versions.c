@@ -1,0 +1,183 @@
+/* The versions of a table: restored, and named by tags. */
+#include "append.h"
+
+#include <stdlib.h>
+
+#define MAX_REPLY_BYTES   ((size_t)64 * 1024 * 1024)
+#define MAX_REQUEST_BYTES ((size_t)64 * 1024)
+
+static lake_status fill_name(const char *table, LakePb__TableName *out, struct lake_error *err)
+{
+    struct lake_str namespace_name, name;
+    lake_status status = client_split_name(table, &namespace_name, &name, err);
+    if (status != LAKE_OK)
+        return status;
+    lake_pb__table_name__init(out);
+    out->has_namespace_name = out->has_table = 1;
+    out->namespace_name = client_binary(namespace_name);
+    out->table = client_binary(name);
+    return LAKE_OK;
+}
+
+static lake_status pack(const ProtobufCMessage *message, struct base_buffer *out,
+                        struct lake_error *err)
+{
+    lake_status status = base_buffer_reserve(out, protobuf_c_message_get_packed_size(message), err);
+    if (status == LAKE_OK)
+        out->size = protobuf_c_message_pack(message, out->data);
+    return status;
+}
+
+/* `reply` is initialised here, and released by the caller in every case. */
+static lake_status ask(lake_client *client, const char *type, const ProtobufCMessage *message,
+                       struct base_buffer *reply, struct lake_error *err)
+{
+    struct base_buffer body;
+    base_buffer_init(&body, MAX_REQUEST_BYTES);
+    lake_status status = pack(message, &body, err);
+    if (status == LAKE_OK)
+        status = client_action_within(client, client->timeout_ms, type, base_buffer_view(&body),
+                                      reply, err);
+    base_buffer_fini(&body);
+    return status;
+}
+
+static lake_status unreadable(struct lake_error *err)
+{
+    return lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
+}
+
+/* ---- restore ---- */
+
+lake_status lake_restore_table(lake_client *client, const char *table, uint64_t version,
+                               const char *operation_id, struct lake_change_result *result,
+                               struct lake_error *err)
+{
+    LakePb__RestoreTableRequest request = LAKE_PB__RESTORE_TABLE_REQUEST__INIT;
+    LakePb__TableName name;
+    struct lake_change_result filled = {0};
+    struct base_buffer body;
+    lake_error_clear(err);
+    base_buffer_init(&body, MAX_REQUEST_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK)
+        status = client_operation_id(operation_id, filled.operation_id, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        request.has_operation_id = request.has_version = 1;
+        request.operation_id = client_binary(base_str_of(filled.operation_id));
+        request.version = version;
+        status = pack(&request.base, &body, err);
+    }
+    if (status == LAKE_OK) {
+        status = client_change_commit(client, "lake.restore_table", base_buffer_view(&body),
+                                      &filled, result, err);
+        lake_schema_cache_invalidate(client, table);
+    }
+    base_buffer_fini(&body);
+    return status;
+}
+
+/* ---- tags ---- */
+
+lake_status lake_create_tag(lake_client *client, const char *table, const char *tag,
+                            uint64_t version, uint64_t *tagged, struct lake_error *err)
+{
+    LakePb__TagRequest request = LAKE_PB__TAG_REQUEST__INIT;
+    LakePb__TableName name;
+    struct base_buffer reply;
+    lake_error_clear(err);
+    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        request.has_tag = 1;
+        request.tag = client_binary(base_str_of(tag));
+        request.has_version = version != 0;
+        request.version = version;
+        status = ask(client, "lake.create_tag", &request.base, &reply, err);
+    }
+    if (status == LAKE_OK) {
+        LakePb__Tag *made = lake_pb__tag__unpack(NULL, reply.size, reply.data);
+        if (made == NULL)
+            status = unreadable(err);
+        else if (tagged != NULL)
+            *tagged = made->version;
+        if (made != NULL)
+            lake_pb__tag__free_unpacked(made, NULL);
+    }
+    base_buffer_fini(&reply);
+    return status;
+}
+
+lake_status lake_delete_tag(lake_client *client, const char *table, const char *tag,
+                            struct lake_error *err)
+{
+    LakePb__TagRequest request = LAKE_PB__TAG_REQUEST__INIT;
+    LakePb__TableName name;
+    struct base_buffer reply;
+    lake_error_clear(err);
+    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        request.has_tag = 1;
+        request.tag = client_binary(base_str_of(tag));
+        status = ask(client, "lake.delete_tag", &request.base, &reply, err);
+    }
+    base_buffer_fini(&reply);
+    return status;
+}
+
+static lake_status copy_tags(const LakePb__ListTagsReply *reply, struct lake_tag_list *out,
+                             struct lake_error *err)
+{
+    struct lake_tag_list list = {base_calloc_array(reply->n_tags + 1, sizeof(*list.tags)), 0};
+    lake_status status =
+        list.tags == NULL ? base_fail_no_memory(err, reply->n_tags * sizeof(*list.tags)) : LAKE_OK;
+    while (status == LAKE_OK && list.count < reply->n_tags) {
+        const LakePb__Tag *from = reply->tags[list.count];
+        struct lake_tag *to = &list.tags[list.count++];
+        to->name = base_strndup((const char *)from->tag.data, from->tag.len);
+        to->branch = base_strndup((const char *)from->branch.data, from->branch.len);
+        to->version = from->version;
+        if (to->name == NULL || to->branch == NULL)
+            status = base_fail_no_memory(err, from->tag.len + from->branch.len);
+    }
+    if (status == LAKE_OK)
+        *out = list;
+    else
+        lake_tag_list_fini(&list);
+    return status;
+}
+
+lake_status lake_list_tags(lake_client *client, const char *table, struct lake_tag_list *out,
+                           struct lake_error *err)
+{
+    LakePb__ListTagsReply *answer = NULL;
+    LakePb__TableName name;
+    struct base_buffer reply;
+    lake_error_clear(err);
+    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK)
+        status = ask(client, "lake.list_tags", &name.base, &reply, err);
+    if (status == LAKE_OK) {
+        answer = lake_pb__list_tags_reply__unpack(NULL, reply.size, reply.data);
+        status = answer == NULL ? unreadable(err) : copy_tags(answer, out, err);
+    }
+    if (answer != NULL)
+        lake_pb__list_tags_reply__free_unpacked(answer, NULL);
+    base_buffer_fini(&reply);
+    return status;
+}
+
+void lake_tag_list_fini(struct lake_tag_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        base_free(list->tags[i].name);
+        base_free(list->tags[i].branch);
+    }
+    base_free(list->tags);
+    *list = (struct lake_tag_list){NULL, 0};
+}
