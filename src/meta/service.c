@@ -10,7 +10,7 @@
 #define DEFAULT_RETENTION_S (7 * 24 * 60 * 60)
 #define MAX_RETENTION_S     (3650ULL * 24 * 60 * 60)
 #define SMALL_REQUEST_BYTES (64u * 1024)
-#define ACTION_ARENA_BYTES  (8u * 1024 * 1024)
+#define ACTION_ARENA_BYTES  (META_APPEND_MAX_BYTES + 8u * 1024 * 1024)
 
 struct meta_service {
     struct meta_authority *authority;
