@@ -418,7 +418,7 @@ lake_status Finish(unique_ptr<sql_bridge_query> query, struct sql_bridge_query *
  * long rows let fewer rows wait. */
 void BoundWaitingRows(sql_bridge_query &query, uint64_t source_row_bytes)
 {
-    constexpr uint64_t WAITING_BYTES = 16 * 1024 * 1024;
+    constexpr uint64_t WAITING_BYTES = 8 * 1024 * 1024;
     constexpr uint64_t LEAST = 64; /* the engine takes fractions of it, and none may be 0 */
     uint64_t seen = 0;
     for (auto &type : query.prepared->GetTypes()) {

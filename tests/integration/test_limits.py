@@ -48,7 +48,7 @@ def test_case_F13_servers_stay_under_300_mb_while_a_slow_reader_takes_5_gb(serve
     assert max(most, server.status("VmRSS")) < 300 * 1024, f"{most} KiB"
 
 
-def test_long_values_wait_for_a_slow_reader_where_they_are(server, tmp_path):
+def test_long_values_wait_for_a_slow_reader_where_they_are(tmp_path):
     """The engine counts a string as 16 bytes: 750 MB of images must not pass as a small result."""
     image = os.urandom(500_000)
     with pq.ParquetWriter(tmp_path / "images.parquet", compression="none", use_dictionary=False,
@@ -57,19 +57,22 @@ def test_long_values_wait_for_a_slow_reader_where_they_are(server, tmp_path):
             ids = range(start, start + 50)
             out.write_table(pa.table({"id": pa.array(ids, pa.int64()), "image": pa.array(
                 [number.to_bytes(8, "little") + image[8:] for number in ids], pa.binary())}))
-    server.run("import", "wide.images", tmp_path / "images.parquet", "--create")
-    client = flight.connect(f"grpc://{server.address}")
-    reader = client.do_get(flight_sql.info(client, "SELECT * FROM wide.images").endpoints[0].ticket)
-    seen = []
-    most = 0
-    for chunk in reader:
-        batch = chunk.data.to_pydict()
-        assert batch["image"] == [number.to_bytes(8, "little") + image[8:]
-                                  for number in batch["id"]]
-        seen += batch["id"]
-        most = max(most, server.status("VmRSS"))
-        if len(seen) < 100:
-            time.sleep(0.05)
+    with LakeServer(tmp_path / "data", env={"LAKE_LOG": "warn"}) as server:
+        server.run("import", "wide.images", tmp_path / "images.parquet", "--create")
+    with LakeServer(tmp_path / "data", env={"LAKE_LOG": "warn"}) as server:
+        client = flight.connect(f"grpc://{server.address}")
+        ticket = flight_sql.info(client, "SELECT * FROM wide.images").endpoints[0].ticket
+        seen = []
+        most = 0
+        for chunk in client.do_get(ticket):
+            batch = chunk.data.to_pydict()
+            assert batch["image"] == [number.to_bytes(8, "little") + image[8:]
+                                      for number in batch["id"]]
+            seen += batch["id"]
+            most = max(most, server.status("VmRSS"))
+            if len(seen) < 100:
+                time.sleep(0.05)
+        client.close()
     assert seen == list(range(1500))
     assert most < 300 * 1024, f"{most} KiB"
 
