@@ -546,6 +546,48 @@ lake_status lake_list_tags(lake_client *client, const char *table, struct lake_t
                            struct lake_error *err);
 void lake_tag_list_fini(struct lake_tag_list *list);
 
+#define LAKE_OPERATION_NAME_BYTES 32
+struct lake_version_info {
+    uint64_t version;
+    int64_t timestamp_unix_ms;
+    char operation[LAKE_OPERATION_NAME_BYTES]; /* as Lance names it: "append", "rewrite"… */
+    uint64_t row_count;
+    uint64_t fragment_count;
+    char operation_id[LAKE_OPERATION_ID_BYTES]; /* "": none */
+};
+struct lake_history {
+    struct lake_version_info *versions; /* newest first */
+    size_t count;
+    uint64_t next_before; /* where the next page begins; 0: there are no more */
+};
+/* One page of at most `limit` (1 to 256) versions below `before` (0: from the newest). Versions
+ * that were cleaned up are left out. Release with lake_history_fini. */
+lake_status lake_table_history(lake_client *client, const char *table, uint64_t before,
+                               uint32_t limit, struct lake_history *out, struct lake_error *err);
+void lake_history_fini(struct lake_history *history);
+
+struct lake_column_names {
+    char **names;
+    size_t count;
+};
+struct lake_version_diff {
+    uint64_t rows_added;
+    uint64_t rows_removed;
+    uint64_t rows_rewritten; /* of both versions, where columns were written anew */
+    uint64_t fragments_added;
+    uint64_t fragments_removed;
+    uint64_t fragments_changed;
+    struct lake_column_names columns_added;
+    struct lake_column_names columns_removed;
+    struct lake_column_names columns_changed; /* other types, or nulls allowed or not */
+};
+/* What makes `to` differ from `from`, told from fragments and deletion vectors: rows that an update
+ * or a compaction wrote elsewhere count as removed and added. Release with lake_version_diff_fini.
+ */
+lake_status lake_diff_versions(lake_client *client, const char *table, uint64_t from, uint64_t to,
+                               struct lake_version_diff *out, struct lake_error *err);
+void lake_version_diff_fini(struct lake_version_diff *diff);
+
 /* ---- queries ---- */
 
 /*

@@ -386,6 +386,8 @@ const struct cli_command cli_table = {
     "       lake table delete NAMESPACE.TABLE --where PREDICATE [--operation-id ID]\n"
     "       lake table update NAMESPACE.TABLE --set COLUMN=EXPRESSION … --where PREDICATE\n"
     "       lake table restore NAMESPACE.TABLE VERSION [--operation-id ID]\n"
+    "       lake table history NAMESPACE.TABLE [--limit N] [--before VERSION]\n"
+    "       lake table diff NAMESPACE.TABLE VERSION VERSION\n"
     "       lake table tag create NAMESPACE.TABLE TAG [--version N]\n"
     "       lake table tag delete NAMESPACE.TABLE TAG\n"
     "       lake table tag list NAMESPACE.TABLE\n"
@@ -401,6 +403,9 @@ const struct cli_command cli_table = {
     "Restore makes an older version the newest again, as a new version. A tag names a version\n"
     "(the newest, unless --version says which), which stays when others are cleaned up.\n"
     "\n"
+    "History lists versions, newest first, at most 256. Diff counts rows by fragments and\n"
+    "deletion vectors: those that an update or a compaction moved are removed and added.\n"
+    "\n"
     "Examples:\n"
     "  lake table create robots.frames --column episode:int64! --column 'state:float[25]'\n"
     "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"
@@ -409,6 +414,8 @@ const struct cli_command cli_table = {
     "  lake table delete robots.frames --where 'episode = 7 AND step < 10'\n"
     "  lake table update robots.frames --set 'reward=reward * 2' --where 'episode IN (1, 2)'\n"
     "  lake table tag create robots.frames before-cleaning\n"
+    "  lake table history robots.frames --limit 10\n"
+    "  lake table diff robots.frames 7 9 --json\n"
     "  lake table restore robots.frames 7\n",
     run_table};
 

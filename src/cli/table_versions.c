@@ -1,16 +1,19 @@
-/* lake table restore and tag: the versions of a table. */
+/* lake table restore, history, diff and tag: the versions of a table. */
 #include "cli_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
-#define MAX_POSITIONAL 3
+#define MAX_POSITIONAL   3
+#define DEFAULT_VERSIONS 20
 
 struct arguments {
     const char *positional[MAX_POSITIONAL];
     size_t count;
     const char *operation_id;
-    uint64_t version; /* 0: not given */
+    uint64_t version; /* --version or --before; 0: not given */
+    uint64_t limit;   /* 0: not given */
 };
 
 static bool parse_version(const char *text, uint64_t *out)
@@ -19,7 +22,7 @@ static bool parse_version(const char *text, uint64_t *out)
 }
 
 /* CLI_EXIT_OK with exactly `wanted` positional arguments, or what to end with. `names` are of
- * {"version=", "operation-id="}, in that order, from the first or the second. */
+ * version=, before=, limit= and operation-id=. */
 static int read_arguments(struct cli_options *options, const char *const *names, size_t wanted,
                           const char *missing, int argc, char **argv, struct arguments *out)
 {
@@ -29,9 +32,9 @@ static int read_arguments(struct cli_options *options, const char *const *names,
         if (which >= 0 && names[which][0] == 'o') {
             out->operation_id = value;
         } else if (which >= 0) {
-            if (!parse_version(value, &out->version))
-                return cli_usage_error(&cli_table, "--version takes a number from 1, not %s",
-                                       value);
+            if (!parse_version(value, names[which][0] == 'l' ? &out->limit : &out->version))
+                return cli_usage_error(&cli_table, "--%s takes a number from 1, not %s",
+                                       names[which], value);
         } else if (which != CLI_ARGUMENT) {
             return cli_stop(&cli_table, which);
         } else if (out->count == wanted) {
@@ -83,6 +86,133 @@ static int run_restore(struct cli_options *options, int argc, char **argv)
                " rows\n",
                version, table, result.version, result.row_count);
     }
+    return CLI_EXIT_OK;
+}
+
+/* ---- history and diff ---- */
+
+static void print_version(const struct cli_options *options, const struct lake_version_info *info)
+{
+    char time[40] = "";
+    struct tm parts;
+    time_t seconds = (time_t)(info->timestamp_unix_ms / 1000);
+    if (gmtime_r(&seconds, &parts) != NULL)
+        (void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    if (!options->json) {
+        printf("%" PRIu64 "\t%s\t%s\t%" PRIu64 " rows\t%" PRIu64 " fragments\t%s\n", info->version,
+               time, info->operation, info->row_count, info->fragment_count,
+               info->operation_id[0] == '\0' ? "-" : info->operation_id);
+        return;
+    }
+    printf("{\"version\":%" PRIu64 ",\"timestamp_ms\":%" PRId64 ",\"time\":\"%s\",\"operation\":",
+           info->version, info->timestamp_unix_ms, time);
+    cli_print_json_string(stdout, info->operation);
+    printf(",\"rows\":%" PRIu64 ",\"fragments\":%" PRIu64 ",\"operation_id\":", info->row_count,
+           info->fragment_count);
+    if (info->operation_id[0] == '\0')
+        fputs("null}", stdout);
+    else {
+        cli_print_json_string(stdout, info->operation_id);
+        fputs("}", stdout);
+    }
+}
+
+static int run_history(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {"limit=", "before=", NULL};
+    struct arguments arguments = {.count = 0};
+    struct lake_history history;
+    struct cli_session session;
+    struct lake_error error = {0};
+    int code = read_arguments(options, names, 1, "which table?", argc, argv, &arguments);
+    if (code != CLI_EXIT_OK)
+        return code;
+    uint64_t limit = arguments.limit == 0 ? DEFAULT_VERSIONS : arguments.limit;
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = lake_table_history(session.client, arguments.positional[0], arguments.version,
+                                    (uint32_t)BASE_MIN(limit, UINT32_MAX), &history, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    if (options->json)
+        fputs("{\"versions\":[", stdout);
+    for (size_t i = 0; i < history.count; i++) {
+        if (options->json && i > 0)
+            fputs(",", stdout);
+        print_version(options, &history.versions[i]);
+    }
+    if (options->json && history.next_before > 0)
+        printf("],\"next_before\":%" PRIu64 "}\n", history.next_before);
+    else if (options->json)
+        fputs("],\"next_before\":null}\n", stdout);
+    else if (history.next_before > 0)
+        printf("older ones: --before %" PRIu64 "\n", history.next_before);
+    lake_history_fini(&history);
+    return CLI_EXIT_OK;
+}
+
+static void print_columns(const struct cli_options *options, const char *what,
+                          const struct lake_column_names *columns)
+{
+    if (options->json)
+        printf(",\"columns_%s\":[", what);
+    else if (columns->count > 0)
+        printf("columns %s:", what);
+    for (size_t i = 0; i < columns->count; i++) {
+        fputs(!options->json ? " " : i > 0 ? "," : "", stdout);
+        cli_print_json_string(stdout, columns->names[i]);
+    }
+    if (options->json)
+        fputs("]", stdout);
+    else if (columns->count > 0)
+        fputs("\n", stdout);
+}
+
+static void print_diff(const struct cli_options *options, const struct lake_version_diff *diff)
+{
+    printf(options->json ? "{\"rows_added\":%" PRIu64 ",\"rows_removed\":%" PRIu64
+                           ",\"rows_rewritten\":%" PRIu64 ",\"fragments_added\":%" PRIu64
+                           ",\"fragments_removed\":%" PRIu64 ",\"fragments_changed\":%" PRIu64
+                         : "rows: %" PRIu64 " added, %" PRIu64 " removed, %" PRIu64
+                           " rewritten\nfragments: %" PRIu64 " added, %" PRIu64 " removed, %" PRIu64
+                           " changed\n",
+           diff->rows_added, diff->rows_removed, diff->rows_rewritten, diff->fragments_added,
+           diff->fragments_removed, diff->fragments_changed);
+    print_columns(options, "added", &diff->columns_added);
+    print_columns(options, "removed", &diff->columns_removed);
+    print_columns(options, "changed", &diff->columns_changed);
+    if (options->json)
+        fputs("}\n", stdout);
+}
+
+static int run_diff(struct cli_options *options, int argc, char **argv)
+{
+    static const char *const names[] = {NULL};
+    struct arguments arguments = {.count = 0};
+    struct lake_version_diff diff;
+    struct cli_session session;
+    struct lake_error error = {0};
+    uint64_t from = 0;
+    uint64_t to = 0;
+    int code = read_arguments(options, names, 3, "which table, and which two versions of it?", argc,
+                              argv, &arguments);
+    if (code != CLI_EXIT_OK)
+        return code;
+    if (!parse_version(arguments.positional[1], &from) ||
+        !parse_version(arguments.positional[2], &to))
+        return cli_usage_error(&cli_table, "a version is a number from 1");
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status =
+            lake_diff_versions(session.client, arguments.positional[0], from, to, &diff, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
+    print_diff(options, &diff);
+    lake_version_diff_fini(&diff);
     return CLI_EXIT_OK;
 }
 
@@ -226,6 +356,7 @@ static int run_tag(struct cli_options *options, int argc, char **argv)
 
 const struct cli_verb *cli_table_versions(const char *verb)
 {
-    static const struct cli_verb verbs[] = {{"restore", run_restore}, {"tag", run_tag}};
+    static const struct cli_verb verbs[] = {
+        {"restore", run_restore}, {"tag", run_tag}, {"history", run_history}, {"diff", run_diff}};
     return find_verb(verbs, BASE_ARRAY_LEN(verbs), verb);
 }

@@ -1,7 +1,7 @@
-/* The versions of a table: restored, and named by tags. */
+/* The versions of a table: restored, named by tags, listed and compared. */
 #include "append.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #define MAX_REPLY_BYTES   ((size_t)64 * 1024 * 1024)
 #define MAX_REQUEST_BYTES ((size_t)64 * 1024)
@@ -180,4 +180,153 @@ void lake_tag_list_fini(struct lake_tag_list *list)
     }
     base_free(list->tags);
     *list = (struct lake_tag_list){NULL, 0};
+}
+
+/* ---- history ---- */
+
+static void copy_text(ProtobufCBinaryData from, char *out, size_t out_bytes)
+{
+    size_t size = BASE_MIN(from.len, out_bytes - 1);
+    if (size > 0)
+        memcpy(out, from.data, size);
+    out[size] = '\0';
+}
+
+static lake_status copy_history(const LakePb__HistoryReply *reply, struct lake_history *out,
+                                struct lake_error *err)
+{
+    struct lake_version_info *versions =
+        base_calloc_array(reply->n_versions + 1, sizeof(*versions));
+    if (versions == NULL)
+        return base_fail_no_memory(err, reply->n_versions * sizeof(*versions));
+    for (size_t i = 0; i < reply->n_versions; i++) {
+        const LakePb__VersionEntry *from = reply->versions[i];
+        struct lake_version_info *to = &versions[i];
+        to->version = from->version;
+        to->timestamp_unix_ms = from->timestamp_unix_ms;
+        to->row_count = from->row_count;
+        to->fragment_count = from->fragment_count;
+        copy_text(from->operation, to->operation, sizeof(to->operation));
+        copy_text(from->operation_id, to->operation_id, sizeof(to->operation_id));
+    }
+    *out = (struct lake_history){versions, reply->n_versions, reply->next_before};
+    return LAKE_OK;
+}
+
+lake_status lake_table_history(lake_client *client, const char *table, uint64_t before,
+                               uint32_t limit, struct lake_history *out, struct lake_error *err)
+{
+    LakePb__HistoryRequest request = LAKE_PB__HISTORY_REQUEST__INIT;
+    LakePb__HistoryReply *answer = NULL;
+    LakePb__TableName name;
+    struct base_buffer reply;
+    lake_error_clear(err);
+    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        request.has_before = before != 0;
+        request.before = before;
+        request.has_limit = 1;
+        request.limit = limit;
+        status = ask(client, "lake.table_history", &request.base, &reply, err);
+    }
+    if (status == LAKE_OK) {
+        answer = lake_pb__history_reply__unpack(NULL, reply.size, reply.data);
+        status = answer == NULL ? unreadable(err) : copy_history(answer, out, err);
+    }
+    if (answer != NULL)
+        lake_pb__history_reply__free_unpacked(answer, NULL);
+    base_buffer_fini(&reply);
+    return status;
+}
+
+void lake_history_fini(struct lake_history *history)
+{
+    base_free(history->versions);
+    *history = (struct lake_history){NULL, 0, 0};
+}
+
+/* ---- diff ---- */
+
+static void names_fini(struct lake_column_names *columns)
+{
+    for (size_t i = 0; i < columns->count; i++)
+        base_free(columns->names[i]);
+    base_free(columns->names);
+    *columns = (struct lake_column_names){NULL, 0};
+}
+
+static lake_status copy_names(const ProtobufCBinaryData *from, size_t count,
+                              struct lake_column_names *out, struct lake_error *err)
+{
+    out->names = base_calloc_array(count + 1, sizeof(*out->names));
+    if (out->names == NULL)
+        return base_fail_no_memory(err, count * sizeof(*out->names));
+    while (out->count < count) {
+        size_t size = from[out->count].len;
+        char *name = base_strndup((const char *)from[out->count].data, size);
+        if (name == NULL)
+            return base_fail_no_memory(err, size);
+        out->names[out->count++] = name;
+    }
+    return LAKE_OK;
+}
+
+static lake_status copy_diff(const LakePb__DiffReply *reply, struct lake_version_diff *out,
+                             struct lake_error *err)
+{
+    struct lake_version_diff diff = {.rows_added = reply->rows_added,
+                                     .rows_removed = reply->rows_removed,
+                                     .rows_rewritten = reply->rows_rewritten,
+                                     .fragments_added = reply->fragments_added,
+                                     .fragments_removed = reply->fragments_removed,
+                                     .fragments_changed = reply->fragments_changed};
+    lake_status status =
+        copy_names(reply->columns_added, reply->n_columns_added, &diff.columns_added, err);
+    if (status == LAKE_OK)
+        status = copy_names(reply->columns_removed, reply->n_columns_removed, &diff.columns_removed,
+                            err);
+    if (status == LAKE_OK)
+        status = copy_names(reply->columns_changed, reply->n_columns_changed, &diff.columns_changed,
+                            err);
+    if (status == LAKE_OK)
+        *out = diff;
+    else
+        lake_version_diff_fini(&diff);
+    return status;
+}
+
+lake_status lake_diff_versions(lake_client *client, const char *table, uint64_t from, uint64_t to,
+                               struct lake_version_diff *out, struct lake_error *err)
+{
+    LakePb__DiffRequest request = LAKE_PB__DIFF_REQUEST__INIT;
+    LakePb__DiffReply *answer = NULL;
+    LakePb__TableName name;
+    struct base_buffer reply;
+    lake_error_clear(err);
+    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    lake_status status = fill_name(table, &name, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        request.has_from = request.has_to = 1;
+        request.from = from;
+        request.to = to;
+        status = ask(client, "lake.diff_versions", &request.base, &reply, err);
+    }
+    if (status == LAKE_OK) {
+        answer = lake_pb__diff_reply__unpack(NULL, reply.size, reply.data);
+        status = answer == NULL ? unreadable(err) : copy_diff(answer, out, err);
+    }
+    if (answer != NULL)
+        lake_pb__diff_reply__free_unpacked(answer, NULL);
+    base_buffer_fini(&reply);
+    return status;
+}
+
+void lake_version_diff_fini(struct lake_version_diff *diff)
+{
+    names_fini(&diff->columns_added);
+    names_fini(&diff->columns_removed);
+    names_fini(&diff->columns_changed);
 }

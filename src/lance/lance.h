@@ -88,6 +88,24 @@ const char *lance_dataset_config(const struct lance_dataset *dataset, const char
 lake_status lance_dataset_transaction_property(const struct lance_dataset *dataset, const char *key,
                                                struct base_buffer *out, struct lake_error *err);
 
+/* What made the version, as Lance names it ("append", "rewrite"); "unknown" when nothing says so or
+ * a later release does. Static. */
+lake_status lance_dataset_operation(const struct lance_dataset *dataset, const char **out,
+                                    struct lake_error *err);
+
+struct lance_diff {
+    uint64_t rows_added;     /* live in `to`, at a place that `from` has not or not alive */
+    uint64_t rows_removed;   /* the reverse */
+    uint64_t rows_rewritten; /* of both, in fragments whose data files are others */
+    uint64_t fragments_added;
+    uint64_t fragments_removed;
+    uint64_t fragments_changed; /* by deletions or by data files */
+};
+/* How two versions of a dataset differ, told from fragments and deletion vectors. Rows that were
+ * moved, as updates and compactions do, count as removed and added. */
+lake_status lance_diff(struct lance_dataset *from, struct lance_dataset *to, struct lance_diff *out,
+                       struct lake_error *err);
+
 struct lance_file_check {
     uint64_t files; /* data files and deletion files of the version */
     uint64_t bytes; /* of them all */

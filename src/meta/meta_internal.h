@@ -456,6 +456,18 @@ lake_status meta_tags_list(struct meta_authority *authority, const struct meta_i
                            const struct meta_wait *wait, const LakePb__TableName *request,
                            struct base_buffer *out, struct lake_error *err);
 
+/* ---- history.c ---- */
+
+/* Appends a HistoryReply, a DiffReply. */
+lake_status meta_table_history(struct meta_authority *authority,
+                               const struct meta_identity *identity,
+                               const LakePb__HistoryRequest *request, struct base_buffer *out,
+                               struct lake_error *err);
+lake_status meta_versions_diff(struct meta_authority *authority,
+                               const struct meta_identity *identity,
+                               const LakePb__DiffRequest *request, struct base_buffer *out,
+                               struct lake_error *err);
+
 /* ---- receive.c: the bytes of an append, in bounds ---- */
 
 struct flight_receiver;

@@ -305,6 +305,30 @@ static lake_status list_tags(const struct request *request, struct base_buffer *
     return status;
 }
 
+static lake_status table_history(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__HistoryRequest *pb =
+        lake_pb__history_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status = meta_table_history(request->authority, request->identity, pb, out, err);
+    lake_pb__history_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status diff_versions(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__DiffRequest *pb =
+        lake_pb__diff_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status = meta_versions_diff(request->authority, request->identity, pb, out, err);
+    lake_pb__diff_request__free_unpacked(pb, NULL);
+    return status;
+}
+
 static lake_status stage(const struct request *request, struct base_buffer *out,
                          struct lake_error *err)
 {
@@ -337,6 +361,9 @@ static const struct action {
     {"lake.create_tag", "TagRequest -> Tag", SMALL_REQUEST_BYTES, create_tag},
     {"lake.delete_tag", "TagRequest -> empty", SMALL_REQUEST_BYTES, delete_tag},
     {"lake.list_tags", "TableName -> ListTagsReply", SMALL_REQUEST_BYTES, list_tags},
+    {"lake.table_history", "HistoryRequest -> HistoryReply, one page", SMALL_REQUEST_BYTES,
+     table_history},
+    {"lake.diff_versions", "DiffRequest -> DiffReply", SMALL_REQUEST_BYTES, diff_versions},
     {"lake.stage", "empty -> StageDescriptor", SMALL_REQUEST_BYTES, stage},
 };
 

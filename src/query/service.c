@@ -288,6 +288,18 @@ static lake_status list_tags(struct request *request, struct lake_bytes body,
     return forward(request, "lake.list_tags", body, out, err);
 }
 
+static lake_status table_history(struct request *request, struct lake_bytes body,
+                                 struct base_buffer *out, struct lake_error *err)
+{
+    return forward(request, "lake.table_history", body, out, err);
+}
+
+static lake_status diff_versions(struct request *request, struct lake_bytes body,
+                                 struct base_buffer *out, struct lake_error *err)
+{
+    return forward(request, "lake.diff_versions", body, out, err);
+}
+
 static lake_status list_tables(struct request *request, struct lake_bytes body,
                                struct base_buffer *out, struct lake_error *err)
 {
@@ -344,6 +356,8 @@ static const struct action actions[] = {
     {"lake.create_tag", "Names a version, which then stays", create_tag},
     {"lake.delete_tag", "Removes a tag", delete_tag},
     {"lake.list_tags", "The tags of a table", list_tags},
+    {"lake.table_history", "The versions of a table", table_history},
+    {"lake.diff_versions", "How two versions of a table differ", diff_versions},
     {"lake.stage", "Where the caller's objects go", stage},
     {"lake.presign_read", "A URL that reads one of the caller's objects for a while", presign_read},
 };

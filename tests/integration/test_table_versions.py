@@ -1,4 +1,4 @@
-"""Restores and tags of managed tables through Query and Metasrv, with pylance reading what is on
+"""Restores, tags, histories and differences of managed tables through Query and Metasrv, with pylance reading what is on
 disk."""
 
 import json
@@ -119,10 +119,87 @@ def test_a_restore_says_which_objects_come_back_and_which_go(server, tmp_path):
     assert delta_of(server, incarnation, done["version"]) == [{}, {}]
 
 
+def test_the_history_is_that_of_pylance(server):
+    make(server, "v.history", 3)
+    said(server, "delete", "v.history", "--where", "id = 1")
+    said(server, "compact", "v.history")
+    restored = said(server, "restore", "v.history", "3")
+    dataset(server, "v.history").add_columns({"twice": "id * 2"})
+    found = said(server, "history", "v.history")
+    expected = {entry["version"]: entry for entry in dataset(server, "v.history").versions()}
+    assert [entry["version"] for entry in found["versions"]] == sorted(expected, reverse=True)
+    for entry in found["versions"]:
+        version = entry["version"]
+        there = dataset(server, "v.history", version)
+        transaction = there.read_transaction(version)
+        properties = transaction.transaction_properties or {}
+        operation = type(transaction.operation).__name__
+        assert entry["operation"] == operation.lower(), operation
+        assert entry["operation_id"] == properties.get("lake.operation_id")
+        assert entry["rows"] == there.count_rows()
+        assert entry["fragments"] == len(there.get_fragments())
+        # pylance gives local time without a zone
+        assert abs(entry["timestamp_ms"] / 1000 - expected[version]["timestamp"].timestamp()) < 0.01
+    assert found["versions"][1]["operation_id"] == restored["operation_id"]
+    assert found["next_before"] is None
+    page = said(server, "history", "v.history", "--limit", "2")
+    rest = said(server, "history", "v.history", "--before", str(page["next_before"]))
+    assert page["versions"] + rest["versions"] == found["versions"]
+    plain = server.run("table", "history", "v.history", "--limit", "1").stdout
+    assert "8\t" in plain and "older ones: --before 8" in plain
+    assert failure(server, "history", "v.history", "--limit", "257")["error"] == "INVALID_ARGUMENT"
+
+
+def test_a_diff_counts_the_rows_that_differ(server):
+    make(server, "v.diff", 4)  # version 5: four fragments of one row
+    said(server, "delete", "v.diff", "--where", "id = 1")  # 6
+    dataset(server, "v.diff").add_columns({"twice": "id * 2"})  # 7
+    said(server, "compact", "v.diff")  # 8
+
+    def diff(a, b):
+        found = said(server, "diff", "v.diff", str(a), str(b))
+        before = dataset(server, "v.diff", a).count_rows()
+        after = dataset(server, "v.diff", b).count_rows()
+        assert after - before == found["rows_added"] - found["rows_removed"]
+        rows = [found[f"rows_{what}"] for what in ("added", "removed", "rewritten")]
+        fragments = [found[f"fragments_{what}"] for what in ("added", "removed", "changed")]
+        columns = [found[f"columns_{what}"] for what in ("added", "removed", "changed")]
+        return rows, fragments, columns
+
+    none = [[], [], []]
+    assert diff(5, 5) == ([0, 0, 0], [0, 0, 0], none)
+    assert diff(3, 5) == ([2, 0, 0], [2, 0, 0], none)
+    assert diff(5, 3) == ([0, 2, 0], [0, 2, 0], none)
+    assert diff(5, 6)[0] == [0, 1, 0] and diff(6, 5)[0] == [1, 0, 0]
+    assert diff(6, 7) == ([0, 0, 3], [0, 0, 3], [["twice"], [], []])
+    assert diff(7, 6) == ([0, 0, 3], [0, 0, 3], [[], ["twice"], []])
+    assert diff(7, 8) == ([3, 3, 0], [1, 3, 0], none)
+    assert failure(server, "diff", "v.diff", "1", "99")["error"] == "NOT_FOUND"
+    plain = server.run("table", "diff", "v.diff", "6", "7").stdout
+    assert plain == ('rows: 0 added, 0 removed, 3 rewritten\nfragments: 0 added, 0 removed, '
+                     '3 changed\ncolumns added: "twice"\n')
+
+
+def test_a_diff_sees_rows_deleted_and_back_in_one_fragment(server, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n" + "\n".join(map(str, range(200))) + "\n")
+    server.run("import", "v.one", rows, "--create")  # 2
+    said(server, "delete", "v.one", "--where", "id < 70")  # 3
+    said(server, "restore", "v.one", "2")  # 4
+    said(server, "delete", "v.one", "--where", "id >= 60 AND id < 75")  # 5
+    found = said(server, "diff", "v.one", "3", "5")
+    assert (found["rows_added"], found["rows_removed"]) == (60, 5)
+    assert found["fragments_changed"] == 1
+
+
 @pytest.mark.parametrize("arguments,hint", [
     (["restore", "a.b"], "which version"),
     (["restore", "a.b", "0"], "a number from 1"),
     (["restore", "a.b", "1", "2"], "unexpected argument"),
+    (["history"], "which table"),
+    (["history", "a.b", "--limit", "0"], "a number from 1"),
+    (["diff", "a.b", "1"], "two versions"),
+    (["diff", "a.b", "1", "x"], "a number from 1"),
     (["tag"], "tag create"),
     (["tag", "frob"], "no lake table tag frob"),
     (["tag", "create", "a.b"], "tag's name"),

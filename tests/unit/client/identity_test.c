@@ -148,6 +148,12 @@ static void what_is_hidden_missing_or_forbidden_looks_the_same(void **state)
           lake_list_tags(bob, "robots.t", &tags, &fixture->err));
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_restore_table(bob, "robots.t", 1, NULL, NULL, &fixture->err));
+    struct lake_history history;
+    struct lake_version_diff diff;
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_table_history(bob, "robots.t", 0, 10, &history, &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_diff_versions(bob, "robots.t", 1, 1, &diff, &fixture->err));
     struct lake_table_info info;
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_describe_table(bob, "robots.t", &info, &fixture->err));
