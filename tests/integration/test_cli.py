@@ -63,7 +63,7 @@ def test_options_in_help_are_options():
     for command in COMMANDS:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", lake(command, "--help").stdout))
         for option in (named | common) - {"--help", "--version"}:
-            verbs = {"table": ["create", "delete", "update"],
+            verbs = {"table": ["create", "delete", "update", "history"],
                      "client": ["create-table"]}.get(command, [None])
             done = [lake(command, *filter(None, [verb]), option, "x", "--nonsense")
                     for verb in verbs]
