@@ -32,6 +32,7 @@ static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
         if (lance_task_next(state->task, out, &end, &state->error) != LAKE_OK) {
             return EIO;
         }
+        lake_error_clear(&state->error); /* of what was tried with more rows at a time */
         if (!end) {
             return 0;
         }

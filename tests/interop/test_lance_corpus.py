@@ -119,7 +119,7 @@ def test_more_blobs_than_memory_are_scanned(tmp_path):
 
     table = pa.table([blob_array([bytes(1 << 20)] * 160)], schema=pa.schema([blob_field("b")]))
     lance.write_dataset(table, str(tmp_path / "t"), data_storage_version="2.2")
-    done = subprocess.run(["bash", "-c", 'ulimit -v 143360 && exec "$0" time "$1"', TOOL, tmp_path / "t"],
+    done = subprocess.run(["bash", "-c", 'ulimit -v 143360 && exec "$0" drain "$1"', TOOL, tmp_path / "t"],
                           capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.startswith(b"160 rows"), done.stdout

@@ -95,7 +95,7 @@ def test_profiles_trade_size_for_decoding(tmp_path):
         assert sizes["balanced"][name] <= sizes["fast"][name] * 1.01, name
         assert sizes["small"][name] <= sizes["balanced"][name] * 1.1 + 0.01, name
     assert sizes["fast"]["smooth32"] > 4 and sizes["small"]["smooth32"] < 2.9
-    assert sizes["fast"]["step32"] < 1.7 and sizes["balanced"]["step32"] < 0.1
+    assert sizes["fast"]["step32"] < 1.7 and sizes["balanced"]["step32"] < 0.2
     assert sizes["balanced"]["few64"] < 1.2 and sizes["balanced"]["words"] < 0.3
     assert sizes["balanced"]["runs64"] < 0.1
     assert "ByteStreamSplit" in texts["balanced"]["smooth32"], texts["balanced"]["smooth32"]

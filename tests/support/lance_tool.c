@@ -6,6 +6,7 @@
  *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns] > out.arrow
  *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
+ *   lance_tool drain PATH                     decodes everything, one batch at a time
  */
 #include <arrow/arrow.h>
 #include <lance/lance.h>
@@ -118,6 +119,19 @@ static lake_status find_columns(const struct ArrowSchema *schema, const char *na
     return LAKE_OK;
 }
 
+static lake_status drain(struct ArrowArrayStream *stream, struct lake_error *err)
+{
+    for (;;) {
+        struct ArrowArray batch;
+        if (stream->get_next(stream, &batch) != 0)
+            return lake_fail(err, lance_scan_stream_status(stream), "%s",
+                             stream->get_last_error(stream));
+        if (batch.release == NULL)
+            return LAKE_OK;
+        batch.release(&batch);
+    }
+}
+
 static lake_status read_dataset(const struct arguments *arguments, struct storage_store *store,
                                 struct lake_error *err)
 {
@@ -141,7 +155,9 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
     if (status == LAKE_OK)
         status = lance_scan_stream(dataset, &options, &stream, err);
     if (status == LAKE_OK) {
-        status = arrow_ipc_write_fd(&stream, STDOUT_FILENO, err);
+        status = strcmp(arguments->command, "drain") == 0
+                     ? drain(&stream, err)
+                     : arrow_ipc_write_fd(&stream, STDOUT_FILENO, err);
         if (lance_scan_stream_status(&stream) != LAKE_OK) /* what stopped it, not that it did */
             status = lake_fail(err, lance_scan_stream_status(&stream), "%s",
                                stream.get_last_error(&stream));
@@ -206,7 +222,7 @@ int main(int argc, char **argv)
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &arguments)) {
         fprintf(stderr,
-                "usage: lance_tool cat|schema|write PATH [in.arrow] [--version N] "
+                "usage: lance_tool cat|drain|schema|write PATH [in.arrow] [--version N] "
                 "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
                 "[--row-columns] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
