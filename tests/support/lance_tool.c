@@ -6,7 +6,7 @@
  *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns] > out.arrow
  *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
- *   lance_tool drain PATH                     decodes everything, one batch at a time
+ *   lance_tool drain PATH                     decodes everything, one batch at a time; prints rows
  */
 #include <arrow/arrow.h>
 #include <lance/lance.h>
@@ -121,13 +121,16 @@ static lake_status find_columns(const struct ArrowSchema *schema, const char *na
 
 static lake_status drain(struct ArrowArrayStream *stream, struct lake_error *err)
 {
-    for (;;) {
+    for (uint64_t rows = 0;;) {
         struct ArrowArray batch;
         if (stream->get_next(stream, &batch) != 0)
             return lake_fail(err, lance_scan_stream_status(stream), "%s",
                              stream->get_last_error(stream));
-        if (batch.release == NULL)
+        if (batch.release == NULL) {
+            printf("%llu rows\n", (unsigned long long)rows);
             return LAKE_OK;
+        }
+        rows += (uint64_t)batch.length;
         batch.release(&batch);
     }
 }
