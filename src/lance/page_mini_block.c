@@ -690,10 +690,11 @@ static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t fro
                                                               count_visible(reader, from, to), err);
 }
 
-static uint64_t count_row_starts(const uint16_t *rep, uint64_t count, uint32_t max_rep)
+/* Of the levels [from, to); `rep` may be NULL when there are none. */
+static uint64_t count_row_starts(const uint16_t *rep, uint64_t from, uint64_t to, uint32_t max_rep)
 {
     uint64_t starts = 0;
-    for (uint64_t i = 0; i < count; i++)
+    for (uint64_t i = from; i < to; i++)
         starts += rep[i] == max_rep;
     return starts;
 }
@@ -714,8 +715,9 @@ static lake_status append_chunk(struct lance_leaf_reader *reader, uint64_t index
     if (status == LAKE_OK)
         status = decode_values(reader, &chunk, chunk_values(reader, index), &reader->values, err);
     if (status == LAKE_OK)
-        *started += count_row_starts((const uint16_t *)(const void *)(reader->rep.data + before),
-                                     chunk.levels, reader->max_rep);
+        *started += count_row_starts((const uint16_t *)(const void *)reader->rep.data,
+                                     before / sizeof(uint16_t), reader->rep.size / sizeof(uint16_t),
+                                     reader->max_rep);
     return status;
 }
 
@@ -733,7 +735,7 @@ static lake_status append_part(struct lance_leaf_reader *reader, uint64_t index,
     if (first)
         from = find_row_start(rep, levels, 0, reader->max_rep, skip);
     uint64_t to = find_row_start(rep, levels, from, reader->max_rep, left);
-    *started += count_row_starts(rep + from, to - from, reader->max_rep);
+    *started += count_row_starts(rep, from, to, reader->max_rep);
     *done = to < levels;
     return append_entries(reader, from, to, err);
 }
