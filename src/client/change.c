@@ -55,27 +55,16 @@ lake_status client_change_commit(lake_client *client, const char *type, struct l
     return status;
 }
 
-static lake_status pack(const LakePb__ChangeRowsCommand *command, struct base_buffer *out,
-                        struct lake_error *err)
-{
-    lake_status status =
-        base_buffer_reserve(out, lake_pb__change_rows_command__get_packed_size(command), err);
-    if (status == LAKE_OK)
-        out->size = lake_pb__change_rows_command__pack(command, out->data);
-    return status;
-}
-
 static lake_status change_rows(lake_client *client, const char *table,
                                LakePb__ChangeRowsCommand *command, const char *predicate,
                                const char *operation_id, struct lake_change_result *result,
                                struct lake_error *err)
 {
-    LakePb__TableName name = LAKE_PB__TABLE_NAME__INIT;
-    struct lake_str namespace_name, table_name;
+    LakePb__TableName name;
     struct lake_change_result filled = {0};
     struct base_buffer body;
     base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
-    lake_status status = client_split_name(table, &namespace_name, &table_name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK && (predicate == NULL || predicate[0] == '\0'))
         status = lake_fail(err, LAKE_INVALID_ARGUMENT,
                            "which rows? A predicate is needed; \"true\" is all of them");
@@ -83,14 +72,11 @@ static lake_status change_rows(lake_client *client, const char *table,
         status = client_operation_id(operation_id, filled.operation_id, err);
     if (status != LAKE_OK)
         return status;
-    name.has_namespace_name = name.has_table = true;
-    name.namespace_name = client_binary(namespace_name);
-    name.table = client_binary(table_name);
     command->name = &name;
     command->has_operation_id = command->has_predicate = true;
     command->operation_id = client_binary(base_str_of(filled.operation_id));
     command->predicate = client_binary(base_str_of(predicate));
-    status = pack(command, &body, err);
+    status = client_pack(&command->base, &body, err);
     if (status == LAKE_OK)
         status = client_change_commit(client, "lake.change_rows", base_buffer_view(&body), &filled,
                                       result, err);

@@ -77,6 +77,11 @@ lake_status client_stage(lake_client *client, struct storage_store **out, struct
 /* "namespace.table" into its parts, views into `table`. */
 lake_status client_split_name(const char *table, struct lake_str *namespace_name,
                               struct lake_str *name, struct lake_error *err);
+/* The same as a message's part; views into `table`. */
+lake_status client_table_name(const char *table, LakePb__TableName *out, struct lake_error *err);
+/* A protobuf message into an empty buffer. */
+lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out,
+                        struct lake_error *err);
 
 /* Whether two struct schemas have the same columns, else where not. What a schema says of itself as
  * a whole (name, nullability, metadata) is its maker's and says nothing of the rows. */

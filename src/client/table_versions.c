@@ -6,35 +6,13 @@
 #define MAX_REPLY_BYTES   ((size_t)64 * 1024 * 1024)
 #define MAX_REQUEST_BYTES ((size_t)64 * 1024)
 
-static lake_status fill_name(const char *table, LakePb__TableName *out, struct lake_error *err)
-{
-    struct lake_str namespace_name, name;
-    lake_status status = client_split_name(table, &namespace_name, &name, err);
-    if (status != LAKE_OK)
-        return status;
-    lake_pb__table_name__init(out);
-    out->has_namespace_name = out->has_table = 1;
-    out->namespace_name = client_binary(namespace_name);
-    out->table = client_binary(name);
-    return LAKE_OK;
-}
-
-static lake_status pack(const ProtobufCMessage *message, struct base_buffer *out,
-                        struct lake_error *err)
-{
-    lake_status status = base_buffer_reserve(out, protobuf_c_message_get_packed_size(message), err);
-    if (status == LAKE_OK)
-        out->size = protobuf_c_message_pack(message, out->data);
-    return status;
-}
-
 /* `reply` is initialised here, and released by the caller in every case. */
 static lake_status ask(lake_client *client, const char *type, const ProtobufCMessage *message,
                        struct base_buffer *reply, struct lake_error *err)
 {
     struct base_buffer body;
     base_buffer_init(&body, MAX_REQUEST_BYTES);
-    lake_status status = pack(message, &body, err);
+    lake_status status = client_pack(message, &body, err);
     if (status == LAKE_OK)
         status = client_action_within(client, client->timeout_ms, type, base_buffer_view(&body),
                                       reply, err);
@@ -59,7 +37,7 @@ lake_status lake_restore_table(lake_client *client, const char *table, uint64_t 
     struct base_buffer body;
     lake_error_clear(err);
     base_buffer_init(&body, MAX_REQUEST_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
         status = client_operation_id(operation_id, filled.operation_id, err);
     if (status == LAKE_OK) {
@@ -67,7 +45,7 @@ lake_status lake_restore_table(lake_client *client, const char *table, uint64_t 
         request.has_operation_id = request.has_version = 1;
         request.operation_id = client_binary(base_str_of(filled.operation_id));
         request.version = version;
-        status = pack(&request.base, &body, err);
+        status = client_pack(&request.base, &body, err);
     }
     if (status == LAKE_OK) {
         status = client_change_commit(client, "lake.restore_table", base_buffer_view(&body),
@@ -88,7 +66,7 @@ lake_status lake_create_tag(lake_client *client, const char *table, const char *
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_tag = 1;
@@ -118,7 +96,7 @@ lake_status lake_delete_tag(lake_client *client, const char *table, const char *
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_tag = 1;
@@ -159,7 +137,7 @@ lake_status lake_list_tags(lake_client *client, const char *table, struct lake_t
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
         status = ask(client, "lake.list_tags", &name.base, &reply, err);
     if (status == LAKE_OK) {
@@ -222,7 +200,7 @@ lake_status lake_table_history(lake_client *client, const char *table, uint64_t 
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_before = before != 0;
@@ -306,7 +284,7 @@ lake_status lake_diff_versions(lake_client *client, const char *table, uint64_t 
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_from = request.has_to = 1;

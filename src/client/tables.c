@@ -18,6 +18,28 @@ lake_status client_split_name(const char *table, struct lake_str *namespace_name
     return LAKE_OK;
 }
 
+lake_status client_table_name(const char *table, LakePb__TableName *out, struct lake_error *err)
+{
+    struct lake_str namespace_name, name;
+    lake_status status = client_split_name(table, &namespace_name, &name, err);
+    if (status != LAKE_OK)
+        return status;
+    lake_pb__table_name__init(out);
+    out->has_namespace_name = out->has_table = 1;
+    out->namespace_name = client_binary(namespace_name);
+    out->table = client_binary(name);
+    return LAKE_OK;
+}
+
+lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out,
+                        struct lake_error *err)
+{
+    lake_status status = base_buffer_reserve(out, protobuf_c_message_get_packed_size(message), err);
+    if (status == LAKE_OK)
+        out->size = protobuf_c_message_pack(message, out->data);
+    return status;
+}
+
 /* ---- schemas ---- */
 
 bool client_columns_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,
@@ -93,13 +115,10 @@ static lake_status run_action_within(lake_client *client, int64_t timeout_ms, co
 {
     struct base_buffer body;
     base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
-    lake_status status =
-        base_buffer_reserve(&body, protobuf_c_message_get_packed_size(message), err);
-    if (status == LAKE_OK) {
-        body.size = protobuf_c_message_pack(message, body.data);
+    lake_status status = client_pack(message, &body, err);
+    if (status == LAKE_OK)
         status =
             client_action_within(client, timeout_ms, type, base_buffer_view(&body), reply, err);
-    }
     base_buffer_fini(&body);
     return status;
 }
@@ -109,19 +128,6 @@ static lake_status run_action(lake_client *client, const char *type,
                               struct lake_error *err)
 {
     return run_action_within(client, client->timeout_ms, type, message, reply, err);
-}
-
-static lake_status fill_name(const char *table, LakePb__TableName *out, struct lake_error *err)
-{
-    struct lake_str namespace_name, name;
-    lake_status status = client_split_name(table, &namespace_name, &name, err);
-    if (status != LAKE_OK)
-        return status;
-    lake_pb__table_name__init(out);
-    out->has_namespace_name = out->has_table = 1;
-    out->namespace_name = client_binary(namespace_name);
-    out->table = client_binary(name);
-    return LAKE_OK;
 }
 
 lake_status lake_create_table(lake_client *client, const char *table,
@@ -134,7 +140,7 @@ lake_status lake_create_table(lake_client *client, const char *table,
     lake_error_clear(err);
     base_buffer_init(&schema_bytes, CLIENT_MAX_METADATA_BYTES);
     base_buffer_init(&reply, REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
         status = arrow_ipc_schema_to_bytes(schema, &schema_bytes, err);
     if (status == LAKE_OK) {
@@ -156,7 +162,7 @@ lake_status lake_drop_table(lake_client *client, const char *table, struct lake_
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         status = run_action(client, "lake.drop_table", &request.base, &reply, err);
@@ -179,7 +185,7 @@ lake_status lake_compact_table(lake_client *client, const char *table, int64_t t
     if (timeout_ms <= 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must be positive");
     base_buffer_init(&reply, REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         status =
@@ -237,7 +243,7 @@ lake_status lake_describe_table(lake_client *client, const char *table, struct l
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&reply, REPLY_BYTES);
-    lake_status status = fill_name(table, &name, err);
+    lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.n_names = 1;
         request.names = names;
