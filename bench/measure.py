@@ -438,7 +438,7 @@ def measure_append_single(work):
 
 def measure_s3(work):
     import s3  # only here: it needs the S3 server and its clients
-    s3.measure(work, Lake, PROGRAM, line, int(os.environ.get("BENCH_RUNS", "3")))
+    s3.measure(work, Lake, PROGRAM, line, RUNS)
 
 
 MEASURES = {

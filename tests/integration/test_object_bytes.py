@@ -6,60 +6,21 @@ import hashlib
 import json
 import pathlib
 import random
-import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from counting_proxy import CountingProxy  # noqa: E402
 from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
 
 MIB = 1 << 20
 GIB = 1 << 30
 FEW = 8 * MIB  # what requests, listings and logs may take beside a GiB
-
-
-class CountingProxy:
-    """A relay on a port of its own that counts what passes, in both directions."""
-
-    def __init__(self, address):
-        host, port = address.rsplit(":", 1)
-        self.target = (host, int(port))
-        self.count, self.lock = 0, threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(self.target)
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self.relay, args=(one, other), daemon=True).start()
-
-    def relay(self, source, sink):
-        try:
-            while data := source.recv(MIB):
-                with self.lock:
-                    self.count += len(data)
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.close()
 
 
 def credentials(endpoint):
