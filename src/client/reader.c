@@ -114,8 +114,9 @@ lake_status client_reader_new(struct storage_store *store, struct lake_str key, 
     if (status == LAKE_OK && reader->digests != NULL)
         status = widen(reader, &part.start, &part.end, err);
     if (status == LAKE_OK)
-        status = storage_stream_open(store, key, version, (uint64_t)part.start,
-                                     (uint64_t)(part.end - part.start), &reader->stream, err);
+        status = (part.whole ? storage_stream_open : storage_range_stream_open)(
+            store, key, version, (uint64_t)part.start, (uint64_t)(part.end - part.start),
+            &reader->stream, err);
     if (status == LAKE_OK && part.whole) {
         (void)base_hex_decode(base_str_of(location->sha256_hex), reader->expected);
         status = base_sha256_new(&reader->hash, err);

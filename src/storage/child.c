@@ -168,20 +168,38 @@ static lake_status child_list(void *context, struct lake_str prefix, struct lake
 
 /* ---- streams and multipart uploads: the parent's ---- */
 
-static lake_status child_stream_open(void *context, struct lake_str key, const char *version,
-                                     uint64_t offset, uint64_t size_bytes, void **stream,
-                                     struct lake_error *err)
+typedef lake_status (*stream_opener)(struct storage_store *store, struct lake_str key,
+                                     const char *version, uint64_t offset, uint64_t size_bytes,
+                                     struct storage_stream **out, struct lake_error *err);
+
+static lake_status open_parents(const struct child *child, stream_opener opener,
+                                struct lake_str key, const char *version, uint64_t offset,
+                                uint64_t size_bytes, void **stream, struct lake_error *err)
 {
-    struct child *child = context;
     struct joined_key joined;
     struct storage_stream *opened;
     lake_status status = join(child, key, &joined, err);
     if (status == LAKE_OK)
-        status = storage_stream_open(child->parent, joined.key, version, offset, size_bytes,
-                                     &opened, err);
+        status = opener(child->parent, joined.key, version, offset, size_bytes, &opened, err);
     if (status == LAKE_OK)
         *stream = opened;
     return status;
+}
+
+static lake_status child_stream_open(void *context, struct lake_str key, const char *version,
+                                     uint64_t offset, uint64_t size_bytes, void **stream,
+                                     struct lake_error *err)
+{
+    return open_parents(context, storage_stream_open, key, version, offset, size_bytes, stream,
+                        err);
+}
+
+static lake_status child_range_open(void *context, struct lake_str key, const char *version,
+                                    uint64_t offset, uint64_t size_bytes, void **stream,
+                                    struct lake_error *err)
+{
+    return open_parents(context, storage_range_stream_open, key, version, offset, size_bytes,
+                        stream, err);
 }
 
 static lake_status child_stream_next(void *stream, struct lake_bytes *out, struct lake_error *err)
@@ -196,6 +214,12 @@ static void child_stream_free(void *stream)
 
 static const struct storage_stream_methods child_stream_methods = {
     .open = child_stream_open,
+    .next = child_stream_next,
+    .free = child_stream_free,
+};
+
+static const struct storage_stream_methods child_range_methods = {
+    .open = child_range_open,
     .next = child_stream_next,
     .free = child_stream_free,
 };
@@ -327,6 +351,7 @@ static const struct storage_methods child_methods = {
     .remove = child_remove,
     .list = child_list,
     .stream = &child_stream_methods,
+    .range_stream = &child_range_methods,
     .multipart = &child_multipart_methods,
     .presign_read = child_presign_read,
     .free = child_free,

@@ -1,7 +1,10 @@
 /* The engine: a queue of commands into the one thread that owns libcurl's multi handle. */
 #include "http.h"
 
+#include "byte_ring.h"
+
 #include <curl/curl.h>
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
@@ -25,9 +28,13 @@ struct http_transfer {
     /* Guarded by the engine's lock. */
     struct http_transfer *next_command;
     bool queued, add, cancel;
+    struct byte_ring queue; /* of a body that is read bit by bit */
+    size_t held;            /* at its front, in the reader's hands */
+    bool paused;            /* there was no room: libcurl keeps what it has */
+    bool resume;
     bool done;
     enum http_failure outcome;
-    pthread_cond_t ended;
+    pthread_cond_t changed;
 };
 
 struct http_engine {
@@ -124,6 +131,36 @@ static bool judge(struct http_transfer *transfer)
     return request->accept == NULL || request->accept(request->context, transfer->reply);
 }
 
+/* Either all of it or nothing; there is room again when somebody has read. */
+static size_t queue_body(struct http_transfer *transfer, const uint8_t *data, size_t size)
+{
+    struct http_engine *engine = transfer->engine;
+    if (size > transfer->queue.capacity)
+        return refuse(transfer, HTTP_LOCAL);
+    (void)pthread_mutex_lock(&engine->lock);
+    transfer->paused = size > transfer->queue.capacity - transfer->queue.size;
+    bool paused = transfer->paused;
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (paused)
+        return CURL_WRITEFUNC_PAUSE;
+    if (!transfer->request->consume(transfer->request->context, data, size))
+        return refuse(transfer, HTTP_REFUSED);
+    for (size_t done = 0; done < size;) {
+        size_t room;
+        (void)pthread_mutex_lock(&engine->lock);
+        uint8_t *to = byte_ring_room(&transfer->queue, &room);
+        (void)pthread_mutex_unlock(&engine->lock);
+        room = BASE_MIN(room, size - done);
+        memcpy(to, data + done, room);
+        done += room;
+        (void)pthread_mutex_lock(&engine->lock);
+        byte_ring_filled(&transfer->queue, room);
+        (void)pthread_cond_signal(&transfer->changed);
+        (void)pthread_mutex_unlock(&engine->lock);
+    }
+    return size;
+}
+
 static size_t on_body(char *data, size_t unit, size_t count, void *context)
 {
     struct http_transfer *transfer = context;
@@ -136,6 +173,8 @@ static size_t on_body(char *data, size_t unit, size_t count, void *context)
             return refuse(transfer, HTTP_REFUSED);
         return size;
     }
+    if (request->queue_bytes > 0)
+        return queue_body(transfer, (const uint8_t *)data, size);
     if (!request->consume(request->context, (const uint8_t *)data, size))
         return refuse(transfer, HTTP_REFUSED);
     return size;
@@ -232,7 +271,7 @@ static void end_transfer(struct http_transfer *transfer, enum http_failure outco
     (void)pthread_mutex_lock(&engine->lock);
     transfer->outcome = outcome;
     transfer->done = true;
-    (void)pthread_cond_signal(&transfer->ended);
+    (void)pthread_cond_signal(&transfer->changed);
     (void)pthread_mutex_unlock(&engine->lock);
 }
 
@@ -266,7 +305,7 @@ static struct http_transfer *next_command(struct http_engine *engine)
         if (engine->first_command == NULL)
             engine->last_command = NULL;
         transfer->queued = false;
-        (void)pthread_cond_signal(&transfer->ended); /* whoever waits to release it */
+        (void)pthread_cond_signal(&transfer->changed); /* whoever waits to release it */
     }
     return transfer;
 }
@@ -280,11 +319,14 @@ static void run_commands(struct http_engine *engine)
             break;
         bool add = transfer->add;
         bool cancel = transfer->cancel && !transfer->done;
-        transfer->add = false;
+        bool resume = transfer->resume;
+        transfer->add = transfer->resume = false;
         bool live = !transfer->done;
         (void)pthread_mutex_unlock(&engine->lock);
         if (live && add && !cancel && curl_multi_add_handle(engine->multi, transfer->easy) != 0)
             end_transfer(transfer, HTTP_LOCAL, CURLE_OUT_OF_MEMORY);
+        if (live && resume && !cancel)
+            (void)curl_easy_pause(transfer->easy, CURLPAUSE_CONT);
         if (cancel) {
             (void)curl_multi_remove_handle(engine->multi, transfer->easy);
             end_transfer(transfer, HTTP_CANCELLED, CURLE_OK);
@@ -413,7 +455,8 @@ static void release_transfer(struct http_transfer *transfer)
     if (transfer->easy != NULL)
         give_easy(transfer->engine, transfer->easy);
     curl_slist_free_all(transfer->headers);
-    (void)pthread_cond_destroy(&transfer->ended);
+    byte_ring_fini(&transfer->queue);
+    (void)pthread_cond_destroy(&transfer->changed);
     base_free(transfer);
 }
 
@@ -478,6 +521,9 @@ static void set_limits(struct http_transfer *transfer)
 static lake_status set_up(struct http_transfer *transfer, struct lake_error *err)
 {
     const struct http_request *request = transfer->request;
+    if (request->queue_bytes > 0 &&
+        byte_ring_init(&transfer->queue, request->queue_bytes, err) != LAKE_OK)
+        return LAKE_RESOURCE_EXHAUSTED;
     transfer->easy = take_easy(transfer->engine);
     /* What libcurl would say of itself, and the question before a body that costs a round trip. */
     bool ok = transfer->easy != NULL && add_header(transfer, "Expect:") &&
@@ -524,7 +570,11 @@ lake_status http_transfer_start(struct http_engine *engine, const struct http_re
     transfer->engine = engine;
     transfer->request = request;
     transfer->reply = reply;
-    (void)pthread_cond_init(&transfer->ended, NULL);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&transfer->changed, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
     base_buffer_init(&reply->headers, HTTP_MAX_HEADER_BYTES);
     base_buffer_init(&reply->body, HTTP_MAX_REPLY_BYTES);
     reply->status = 0;
@@ -552,13 +602,47 @@ void http_transfer_cancel(struct http_transfer *transfer)
     (void)curl_multi_wakeup(transfer->engine->multi);
 }
 
+/* With the lock held. What was read goes; true when the paused transfer has enough room again. */
+static bool release_held(struct http_transfer *transfer)
+{
+    struct byte_ring *queue = &transfer->queue;
+    byte_ring_drop(queue, transfer->held);
+    transfer->held = 0;
+    if (!transfer->paused || queue->size > queue->capacity / 2)
+        return false;
+    transfer->paused = false;
+    transfer->resume = true;
+    command(transfer);
+    return true;
+}
+
+bool http_transfer_read(struct http_transfer *transfer, int64_t deadline_us, struct lake_bytes *out)
+{
+    struct http_engine *engine = transfer->engine;
+    struct timespec until = {.tv_sec = deadline_us / 1000000,
+                             .tv_nsec = deadline_us % 1000000 * 1000};
+    (void)pthread_mutex_lock(&engine->lock);
+    if (release_held(transfer))
+        (void)curl_multi_wakeup(engine->multi);
+    int waited = 0;
+    while (transfer->queue.size == 0 && !transfer->done && waited != ETIMEDOUT)
+        waited = pthread_cond_timedwait(&transfer->changed, &engine->lock, &until);
+    /* Not all of it, so that more can arrive meanwhile. */
+    *out = byte_ring_front(&transfer->queue);
+    out->size = BASE_MIN(out->size, transfer->queue.capacity / 4);
+    transfer->held = out->size;
+    bool in_time = out->size > 0 || transfer->done;
+    (void)pthread_mutex_unlock(&engine->lock);
+    return in_time;
+}
+
 enum http_failure http_transfer_finish(struct http_transfer *transfer, struct lake_error *err)
 {
     struct http_engine *engine = transfer->engine;
     (void)pthread_mutex_lock(&engine->lock);
     /* Also until no command of it is waiting: the engine would look at freed memory. */
     while (!transfer->done || transfer->queued)
-        (void)pthread_cond_wait(&transfer->ended, &engine->lock);
+        (void)pthread_cond_wait(&transfer->changed, &engine->lock);
     enum http_failure outcome = transfer->outcome;
     (void)pthread_mutex_unlock(&engine->lock);
     if (outcome != HTTP_COMPLETE && err != NULL)

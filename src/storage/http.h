@@ -13,6 +13,7 @@
 #define HTTP_MAX_HEADER_BYTES ((size_t)64 * 1024)
 #define HTTP_MAX_REPLY_BYTES  ((size_t)16 * 1024 * 1024) /* of replies that are kept whole */
 #define HTTP_MAX_HEADERS      32
+#define HTTP_MIN_QUEUE_BYTES  ((size_t)64 * 1024) /* four times what libcurl gives at once */
 
 struct http_engine;
 struct http_transfer;
@@ -73,6 +74,9 @@ struct http_request {
     bool (*accept)(void *context, const struct http_reply *reply);
     bool (*consume)(void *context, const uint8_t *data, size_t size);
     void *context;
+    /* Not 0: what `consume` has seen is kept for http_transfer_read, so many bytes at most; the
+     * server waits while nobody reads, and that is no stalling. At least HTTP_MIN_QUEUE_BYTES. */
+    size_t queue_bytes;
     int64_t deadline_us; /* on the monotonic clock; 0: only stalling ends it */
 };
 
@@ -80,6 +84,10 @@ struct http_request {
 lake_status http_transfer_start(struct http_engine *engine, const struct http_request *request,
                                 struct http_reply *reply, struct http_transfer **out,
                                 struct lake_error *err);
+/* The next bytes of a body that is queued, until the next call; none when the transfer has ended,
+ * and http_transfer_finish says how. False when neither came before `deadline_us` (monotonic). */
+bool http_transfer_read(struct http_transfer *transfer, int64_t deadline_us,
+                        struct lake_bytes *out);
 /* The transfer ends soon, as HTTP_CANCELLED unless it was complete. Any thread. */
 void http_transfer_cancel(struct http_transfer *transfer);
 /* Waits for the end and releases the transfer. `err` says what failed, unless complete. */

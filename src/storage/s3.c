@@ -246,6 +246,7 @@ const struct storage_methods s3_methods = {
     .remove = remove_object,
     .list = s3_list,
     .stream = &s3_stream_methods,
+    .range_stream = &s3_range_stream_methods,
     .multipart = &s3_multipart_methods,
     .presign_read = presign,
     .free = s3_store_free,

@@ -7,7 +7,7 @@
  *   s3_verdict.c    what a reply means
  *   s3_read.c       ranges and whole objects
  *   s3_url.c        one object by a presigned URL
- *   s3_stream.c     ranges one after the other, with the next ones on their way
+ *   s3_stream.c     ranges one after the other, with the next ones on their way; one long range
  *   s3_list.c       listings of keys
  *   s3_multipart.c  multipart uploads, and the writer on them
  *   credentials*.c, profile.c   who signs
@@ -97,7 +97,8 @@ struct s3_call {
     /* Looks at a whole reply with status 2xx; what it returns counts. NULL: it is good. */
     enum s3_verdict (*check)(void *context, struct s3_call *call, struct lake_error *err);
     void *context;
-    bool changes; /* a request without an answer may have been carried out */
+    size_t queue_bytes; /* not 0: as of http_request; the body is read by s3_call_read */
+    bool changes;       /* a request without an answer may have been carried out */
 
     /* After finishing. */
     struct http_reply reply;
@@ -115,6 +116,7 @@ struct s3_call {
     int64_t deadline_us;
     uint32_t attempts;
     bool refreshed, relocated, reset_clock;
+    bool begun; /* some of a queued body was given out: there is no other attempt */
 };
 
 /* Everything zero but these. */
@@ -127,6 +129,9 @@ void s3_call_set_header(struct s3_call *call, struct lake_str name, struct lake_
 lake_status s3_call_start(struct s3_call *call, struct lake_error *err);
 /* Waits, tries again, and says how it ended. */
 lake_status s3_call_finish(struct s3_call *call, struct lake_error *err);
+/* The next bytes of a queued body, until the next call; none when it is whole. Each call may take
+ * as long as an operation; until the first bytes, attempts are repeated. */
+lake_status s3_call_read(struct s3_call *call, struct lake_bytes *out, struct lake_error *err);
 lake_status s3_call_run(struct s3_call *call, struct lake_error *err);
 /* Ends a started call that is not finished; NULL transfer is allowed. */
 void s3_call_drop(struct s3_call *call);
@@ -176,17 +181,21 @@ struct s3_range {
     struct s3_store *store;
     struct lake_str key;
     uint64_t offset;
-    size_t size;
-    uint8_t *out;
-    size_t done;
+    uint64_t size;
+    uint8_t *out; /* NULL: the call's queue has the bytes */
+    uint64_t done;
     char etag[S3_ETAG_BYTES]; /* of the object that is being read; empty: any so far */
     char range[64];
     lake_status refused; /* why `accept` said no */
 };
 void s3_range_init(struct s3_range *range, struct s3_store *store, struct lake_str key,
-                   const char *version, uint64_t offset, size_t size_bytes, uint8_t *out);
+                   const char *version, uint64_t offset, uint64_t size_bytes, uint8_t *out);
+/* What a failed call says of a range. */
+lake_status s3_range_failure(const struct s3_range *range, lake_status status,
+                             struct lake_error *err);
 lake_status s3_range_finish(struct s3_range *range, struct lake_error *err);
 extern const struct storage_stream_methods s3_stream_methods;
+extern const struct storage_stream_methods s3_range_stream_methods;
 
 /* The parsers of replies on any bytes, for tests/fuzz. */
 void s3_list_fuzz(struct lake_bytes document);

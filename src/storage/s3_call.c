@@ -231,12 +231,14 @@ static lake_status begin_attempt(struct s3_call *call, struct lake_error *err)
         status = base_fault_io("storage.s3_request", err);
     if (status != LAKE_OK)
         return status;
-    call->request = (struct http_request){.method = call->method,
-                                          .accept = call->accept,
-                                          .consume = call->consume,
-                                          .once = call->changes && call->body.size == 0,
-                                          .context = call->context,
-                                          .deadline_us = call->deadline_us};
+    call->request =
+        (struct http_request){.method = call->method,
+                              .accept = call->accept,
+                              .consume = call->consume,
+                              .queue_bytes = call->queue_bytes,
+                              .once = call->changes && call->body.size == 0,
+                              .context = call->context,
+                              .deadline_us = call->queue_bytes > 0 ? 0 : call->deadline_us};
     base_buffer_clear(&call->text);
     status = call->store->url != NULL ? s3_url_request(call, err) : sign_request(call, err);
     if (status == LAKE_OK)
@@ -318,33 +320,62 @@ static lake_status fail_deadline(const struct s3_call *call, lake_status status,
                           LAKE_STR_FMT(call->key), call->store->options.operation_timeout_ms);
 }
 
-lake_status s3_call_finish(struct s3_call *call, struct lake_error *err)
+/* The attempt has ended. False when another one has begun; else how the call ended. */
+static bool settle(struct s3_call *call, lake_status *status, struct lake_error *err)
 {
     struct lake_error own = {.code = LAKE_OK}; /* the verdict needs one in any case */
-    for (;;) {
-        struct lake_error failed = {.code = LAKE_OK};
-        enum http_failure failure = http_transfer_finish(call->transfer, &failed);
-        call->transfer = NULL;
-        own = failed;
-        enum s3_verdict verdict = s3_judge(call, failure, &own);
-        if (verdict == S3_DONE) {
-            give_token(call->store);
-            release_attempt(call);
-            return LAKE_OK;
-        }
-        bool again = verdict == S3_TRY_AT_ONCE || (verdict == S3_TRY_AGAIN && wait_for_next(call));
-        release_attempt(call);
-        if (!again)
-            break;
+    enum http_failure failure = http_transfer_finish(call->transfer, &own);
+    call->transfer = NULL;
+    enum s3_verdict verdict = s3_judge(call, failure, &own);
+    bool again = verdict == S3_TRY_AT_ONCE || verdict == S3_TRY_AGAIN;
+    again = again && !call->begun && (verdict == S3_TRY_AT_ONCE || wait_for_next(call));
+    release_attempt(call);
+    *status = LAKE_OK;
+    if (verdict == S3_DONE) {
+        give_token(call->store);
+        return true;
+    }
+    if (again) {
         (void)atomic_fetch_add(&call->store->counters.retries, 1);
         http_reply_fini(&call->reply);
-        lake_status status = begin_attempt(call, &own);
-        if (status != LAKE_OK)
-            break;
+        if (begin_attempt(call, &own) == LAKE_OK)
+            return false;
     }
-    lake_status status = fail_deadline(call, own.code, &own);
+    *status = fail_deadline(call, own.code, &own);
     if (err != NULL)
         *err = own;
+    return true;
+}
+
+lake_status s3_call_finish(struct s3_call *call, struct lake_error *err)
+{
+    lake_status status;
+    while (!settle(call, &status, err))
+        continue;
+    return status;
+}
+
+lake_status s3_call_read(struct s3_call *call, struct lake_bytes *out, struct lake_error *err)
+{
+    int64_t timeout_ms = call->store->options.operation_timeout_ms;
+    lake_status status = LAKE_OK;
+    if (call->begun) /* else the first bytes have what is left since the start */
+        call->deadline_us = base_clock_monotonic_us() + timeout_ms * 1000;
+    *out = (struct lake_bytes){NULL, 0};
+    if (call->transfer == NULL)
+        return LAKE_OK;
+    do {
+        if (!http_transfer_read(call->transfer, call->deadline_us, out)) {
+            s3_call_drop(call);
+            return lake_fail(err, LAKE_DEADLINE_EXCEEDED,
+                             "%s object %.*s: nothing came within %" PRId64 " ms", call->what,
+                             LAKE_STR_FMT(call->key), timeout_ms);
+        }
+        if (out->size > 0) {
+            call->begun = true;
+            return LAKE_OK;
+        }
+    } while (!settle(call, &status, err));
     return status;
 }
 

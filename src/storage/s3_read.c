@@ -30,8 +30,8 @@ static lake_status prepare_range(void *context, struct s3_call *call, struct lak
 {
     struct s3_range *read = context;
     (void)err;
-    if (read->etag[0] == '\0')
-        read->done = 0; /* what came before may be of another object */
+    if (read->etag[0] == '\0' || read->out == NULL)
+        read->done = 0; /* what came before may be of another object, or is gone */
     (void)snprintf(read->range, sizeof(read->range), "bytes=%" PRIu64 "-%" PRIu64,
                    read->offset + read->done, read->offset + read->size - 1);
     s3_call_set_header(call, LAKE_STR("range"), base_str_of(read->range));
@@ -84,7 +84,8 @@ static bool consume_range(void *context, const uint8_t *data, size_t size)
         read->refused = LAKE_DATA_LOSS;
         return false;
     }
-    memcpy(read->out + read->done, data, size);
+    if (read->out != NULL)
+        memcpy(read->out + read->done, data, size);
     read->done += size;
     (void)atomic_fetch_add(&read->store->counters.received_bytes, size);
     return true;
@@ -95,7 +96,7 @@ static enum s3_verdict check_range(void *context, struct s3_call *call, struct l
     struct s3_range *read = context;
     if (read->refused == LAKE_OUT_OF_RANGE)
         (void)lake_fail(err, LAKE_OUT_OF_RANGE,
-                        "object %.*s in %s is shorter: %zu bytes from offset %" PRIu64
+                        "object %.*s in %s is shorter: %" PRIu64 " bytes from offset %" PRIu64
                         " are not there",
                         LAKE_STR_FMT(read->key), read->store->bucket, read->size, read->offset);
     else if (read->refused != LAKE_OK)
@@ -106,8 +107,10 @@ static enum s3_verdict check_range(void *context, struct s3_call *call, struct l
     else if (read->done == read->size)
         return S3_DONE;
     else {
-        (void)lake_fail(err, LAKE_UNAVAILABLE, "%s object %.*s in %s: the answer was cut short",
-                        call->what, LAKE_STR_FMT(read->key), read->store->bucket);
+        (void)lake_fail(
+            err, LAKE_UNAVAILABLE,
+            "%s object %.*s in %s: the answer was cut short after %" PRIu64 " of %" PRIu64 " bytes",
+            call->what, LAKE_STR_FMT(read->key), read->store->bucket, read->done, read->size);
         return S3_TRY_AGAIN;
     }
     return S3_FAILED;
@@ -127,7 +130,7 @@ static lake_status read_nothing(struct s3_store *store, struct lake_str key, uin
 }
 
 void s3_range_init(struct s3_range *range, struct s3_store *store, struct lake_str key,
-                   const char *version, uint64_t offset, size_t size_bytes, uint8_t *out)
+                   const char *version, uint64_t offset, uint64_t size_bytes, uint8_t *out)
 {
     *range = (struct s3_range){
         .store = store, .key = key, .offset = offset, .size = size_bytes, .out = out};
@@ -141,15 +144,26 @@ void s3_range_init(struct s3_range *range, struct s3_store *store, struct lake_s
     call->context = range;
 }
 
+lake_status s3_range_failure(const struct s3_range *range, lake_status status,
+                             struct lake_error *err)
+{
+    if (range->call.reply.status == 412)
+        return lake_fail(err, LAKE_FAILED_PRECONDITION,
+                         "object %.*s in %s was replaced while it was read: read it from the "
+                         "start",
+                         LAKE_STR_FMT(range->key), range->store->bucket);
+    if (status == LAKE_UNAVAILABLE && range->call.begun)
+        return lake_fail_wrap(
+            err, LAKE_UNAVAILABLE,
+            "object %.*s in %s ended early: %" PRIu64 " of the %" PRIu64 " bytes of the range came",
+            LAKE_STR_FMT(range->key), range->store->bucket, range->done, range->size);
+    return status;
+}
+
 lake_status s3_range_finish(struct s3_range *range, struct lake_error *err)
 {
     lake_status status = s3_call_finish(&range->call, err);
-    if (status != LAKE_OK && range->call.reply.status == 412)
-        status = lake_fail(err, LAKE_FAILED_PRECONDITION,
-                           "object %.*s in %s was replaced while it was read: read it from the "
-                           "start",
-                           LAKE_STR_FMT(range->key), range->store->bucket);
-    return status;
+    return status == LAKE_OK ? LAKE_OK : s3_range_failure(range, status, err);
 }
 
 lake_status s3_read_range(void *context, struct lake_str key, const char *version, uint64_t offset,

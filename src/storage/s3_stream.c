@@ -1,7 +1,7 @@
 /*
- * Sequential reading with ranges side by side. The first answer says of which object it is; all
- * later ranges are of that one (O14), so until it is known only one range is asked for, unless the
- * caller knows the version.
+ * Sequential reading: in one request, or with ranges side by side. The first answer says of which
+ * object it is; all later ranges are of that one (O14), so until it is known only one range is
+ * asked for, unless the caller knows the version.
  */
 #include "s3.h"
 
@@ -129,4 +129,63 @@ const struct storage_stream_methods s3_stream_methods = {
     .open = open_stream,
     .next = next_bytes,
     .free = free_stream,
+};
+
+/* ---- one range of any size by one request ---- */
+
+struct long_range {
+    struct s3_range range;
+    char *key;
+    bool started;
+};
+
+static void free_long_range(void *context)
+{
+    struct long_range *reading = context;
+    if (reading->started)
+        s3_call_fini(&reading->range.call);
+    base_free(reading->key);
+    base_free(reading);
+}
+
+static lake_status open_long_range(void *context, struct lake_str key, const char *version,
+                                   uint64_t offset, uint64_t size_bytes, void **out,
+                                   struct lake_error *err)
+{
+    struct long_range *reading = base_calloc_array(1, sizeof(*reading));
+    lake_status status = LAKE_OK;
+    if (reading == NULL)
+        return base_fail_no_memory(err, sizeof(*reading));
+    reading->key = base_strndup(key.data, key.size);
+    if (reading->key == NULL)
+        status = base_fail_no_memory(err, key.size);
+    if (status == LAKE_OK && size_bytes > 0) { /* no GET has a range without bytes */
+        s3_range_init(&reading->range, context, base_str_of(reading->key), version, offset,
+                      size_bytes, NULL);
+        reading->range.call.queue_bytes = STORAGE_RANGE_QUEUE_BYTES;
+        reading->started = true;
+        status = s3_call_start(&reading->range.call, err);
+    }
+    if (status != LAKE_OK) {
+        free_long_range(reading);
+        return status;
+    }
+    *out = reading;
+    return LAKE_OK;
+}
+
+static lake_status next_of_long_range(void *context, struct lake_bytes *out, struct lake_error *err)
+{
+    struct long_range *reading = context;
+    *out = (struct lake_bytes){NULL, 0};
+    if (!reading->started)
+        return LAKE_OK;
+    lake_status status = s3_call_read(&reading->range.call, out, err);
+    return status == LAKE_OK ? LAKE_OK : s3_range_failure(&reading->range, status, err);
+}
+
+const struct storage_stream_methods s3_range_stream_methods = {
+    .open = open_long_range,
+    .next = next_of_long_range,
+    .free = free_long_range,
 };

@@ -76,6 +76,8 @@ struct storage_methods {
     lake_status (*list)(void *context, struct lake_str prefix, struct lake_str start_after,
                         size_t limit, struct storage_list_page *out, struct lake_error *err);
     const struct storage_stream_methods *stream; /* NULL: read_range does */
+    /* One request each; NULL: `stream` does. */
+    const struct storage_stream_methods *range_stream;
     /* NULL: the store has no such thing (UNIMPLEMENTED). */
     const struct storage_multipart_methods *multipart;
     lake_status (*presign_read)(void *context, struct lake_str key, uint32_t expires_s,
@@ -159,6 +161,7 @@ struct storage_stream;
 
 #define STORAGE_STREAM_RANGE_BYTES ((size_t)8 * 1024 * 1024) /* of one request */
 #define STORAGE_STREAM_WINDOW      4                         /* requests in flight */
+#define STORAGE_RANGE_QUEUE_BYTES  ((size_t)4 * 1024 * 1024) /* between server and reader */
 
 /* The bytes [offset, offset + size_bytes) of that version (empty: of the one that is there; all
  * ranges are of one object in any case, where the store knows versions). Asks for the first ranges
@@ -166,6 +169,12 @@ struct storage_stream;
 lake_status storage_stream_open(struct storage_store *store, struct lake_str key,
                                 const char *version, uint64_t offset, uint64_t size_bytes,
                                 struct storage_stream **out, struct lake_error *err);
+/* The same by one request, whatever its size; what the answer says of itself is checked before the
+ * first bytes are given out, and after them nothing is asked for again: UNAVAILABLE when they end
+ * early. The server waits while nobody reads. Takes STORAGE_RANGE_QUEUE_BYTES. */
+lake_status storage_range_stream_open(struct storage_store *store, struct lake_str key,
+                                      const char *version, uint64_t offset, uint64_t size_bytes,
+                                      struct storage_stream **out, struct lake_error *err);
 /* The next bytes, until the next call; none at the end. Failures as of storage_read_range_if. */
 lake_status storage_stream_next(struct storage_stream *stream, struct lake_bytes *out,
                                 struct lake_error *err);

@@ -33,9 +33,10 @@ static lake_status set_up(struct storage_stream *stream, struct lake_str key, co
                                                         : LAKE_OK;
 }
 
-lake_status storage_stream_open(struct storage_store *store, struct lake_str key,
-                                const char *version, uint64_t offset, uint64_t size_bytes,
-                                struct storage_stream **out, struct lake_error *err)
+static lake_status open_by(struct storage_store *store,
+                           const struct storage_stream_methods *methods, struct lake_str key,
+                           const char *version, uint64_t offset, uint64_t size_bytes,
+                           struct storage_stream **out, struct lake_error *err)
 {
     uint64_t end;
     lake_status status = storage_check_key(key, err);
@@ -52,7 +53,7 @@ lake_status storage_stream_open(struct storage_store *store, struct lake_str key
     if (stream == NULL)
         return base_fail_no_memory(err, sizeof(*stream));
     stream->store = storage_store_ref(store);
-    stream->methods = storage_store_methods(store)->stream;
+    stream->methods = methods;
     status = set_up(stream, key, version, offset, size_bytes, err);
     if (status != LAKE_OK) {
         storage_stream_free(stream);
@@ -60,6 +61,23 @@ lake_status storage_stream_open(struct storage_store *store, struct lake_str key
     }
     *out = stream;
     return LAKE_OK;
+}
+
+lake_status storage_stream_open(struct storage_store *store, struct lake_str key,
+                                const char *version, uint64_t offset, uint64_t size_bytes,
+                                struct storage_stream **out, struct lake_error *err)
+{
+    return open_by(store, storage_store_methods(store)->stream, key, version, offset, size_bytes,
+                   out, err);
+}
+
+lake_status storage_range_stream_open(struct storage_store *store, struct lake_str key,
+                                      const char *version, uint64_t offset, uint64_t size_bytes,
+                                      struct storage_stream **out, struct lake_error *err)
+{
+    const struct storage_methods *methods = storage_store_methods(store);
+    return open_by(store, methods->range_stream != NULL ? methods->range_stream : methods->stream,
+                   key, version, offset, size_bytes, out, err);
 }
 
 static lake_status next_block(struct storage_stream *stream, struct lake_bytes *out,

@@ -98,6 +98,20 @@ def test_ranges_are_exact(server, client, tmp_path):
                                 ("range", "ranges", len(data) + 1, 0))) == ["OUT_OF_RANGE"] * 3
 
 
+def test_a_range_of_100_mib_is_one_get_in_little_memory(server, client, tmp_path):
+    """However slow its reader is; the server of the store waits (OBJ-6)."""
+    block = bytes_of(MIB)
+    data = b"".join(n.to_bytes(8, "little") + block[8:] for n in range(101))
+    client.put_object(Bucket=BUCKET, Key="long", Body=data)
+    small, long, counters = server.tool(
+        ("one-range", "long", "", "1", "1000"), ("one-range", "long", "", "1000", 100 * MIB, "500"),
+        ("counters", ""))
+    assert (small["size"], small["sha256"]) == (1000, sha256(data[1:1001]))
+    assert (long["size"], long["sha256"]) == (100 * MIB, sha256(data[1000:1000 + 100 * MIB]))
+    assert (counters["requests"], counters["received"]) == (2, 100 * MIB + 1000)
+    assert long["peak_kib"] - small["peak_kib"] < 8 * 1024
+
+
 def test_case_O14_a_range_of_a_replaced_object_is_refused(server, client):
     client.put_object(Bucket=BUCKET, Key="replaced", Body=b"a" * 100)
     version = server.tool(("stat", "replaced"))[0]["version"]

@@ -7,9 +7,10 @@
  *   s3_tool stat KEY | get KEY [FILE] | range KEY OFFSET SIZE | put KEY FILE | create KEY FILE
  *   s3_tool write KEY FILE CHUNK | create-write KEY FILE CHUNK | remove KEY | list PREFIX LIMIT
  *   s3_tool presign KEY SECONDS | probe PREFIX | version-range KEY VERSION OFFSET SIZE
- *   s3_tool stream KEY VERSION OFFSET SIZE | parallel COUNT KEY | sleep MS | counters
- *   s3_tool upload KEY FILE PART-BYTES [IN-FLIGHT [STOP-AFTER]] | uploads PREFIX
- *   s3_tool resume KEY ID FILE PART-BYTES | abort KEY ID | parts KEY ID
+ *   s3_tool stream KEY VERSION OFFSET SIZE | one-range KEY VERSION OFFSET SIZE [PAUSE-MS] |
+ * parallel COUNT KEY | sleep MS | counters s3_tool upload KEY FILE PART-BYTES [IN-FLIGHT
+ * [STOP-AFTER]] | uploads PREFIX s3_tool resume KEY ID FILE PART-BYTES | abort KEY ID | parts KEY
+ * ID
  */
 #include <base/base.h>
 #include <storage/storage.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define MAX_FILE ((size_t)2 * 1024 * 1024 * 1024)
 
@@ -254,31 +256,56 @@ static lake_status read_range(struct lake_str key, const char *version, const ch
     return status;
 }
 
-static lake_status stream(struct lake_str key, const char *version, const char *offset,
-                          const char *size_text, struct lake_error *err)
+/* What came is in the line whatever the end was. */
+static lake_status drain(struct storage_stream *handle, int64_t pause_ms, struct lake_error *err)
 {
-    struct storage_stream *handle;
     struct base_sha256 *hash = NULL;
     uint8_t sum[BASE_SHA256_BYTES];
     char hex[BASE_SHA256_HEX_BYTES];
     uint64_t total = 0;
-    lake_status status = storage_stream_open(store, key, version, number_of(offset),
-                                             number_of(size_text), &handle, err);
-    if (status != LAKE_OK)
-        return status;
+    lake_status status = LAKE_OK;
     (void)base_sha256_new(&hash, NULL);
     for (struct lake_bytes block = {NULL, 1}; status == LAKE_OK && block.size > 0;) {
         status = storage_stream_next(handle, &block, err);
         if (status == LAKE_OK && block.size > 0)
             status = base_sha256_update(hash, block.data, block.size, err);
+        if (total == 0) /* a reader that is slow once */
+            base_sleep_ms(pause_ms);
         total += status == LAKE_OK ? block.size : 0;
     }
     (void)base_sha256_final(hash, sum, NULL);
     base_sha256_free(hash);
-    storage_stream_free(handle);
     base_hex_encode((struct lake_bytes){sum, sizeof(sum)}, hex);
     number("size", total);
     field("sha256", hex);
+    return status;
+}
+
+static lake_status stream(struct lake_str key, const char *version, const char *offset,
+                          const char *size_text, struct lake_error *err)
+{
+    struct storage_stream *handle;
+    lake_status status = storage_stream_open(store, key, version, number_of(offset),
+                                             number_of(size_text), &handle, err);
+    if (status != LAKE_OK)
+        return status;
+    status = drain(handle, 0, err);
+    storage_stream_free(handle);
+    return status;
+}
+
+static lake_status one_range(struct lake_str key, char **argv, struct lake_error *err)
+{
+    struct storage_stream *handle;
+    struct rusage usage;
+    lake_status status = storage_range_stream_open(store, key, argv[0], number_of(argv[1]),
+                                                   number_of(argv[2]), &handle, err);
+    if (status != LAKE_OK)
+        return status;
+    status = drain(handle, argv[3] == NULL ? 0 : (int64_t)number_of(argv[3]), err);
+    storage_stream_free(handle);
+    (void)getrusage(RUSAGE_SELF, &usage);
+    number("peak_kib", (uint64_t)usage.ru_maxrss);
     return status;
 }
 
@@ -377,6 +404,8 @@ static lake_status run(char **argv, struct lake_error *err)
         return read_range(key, "", argv[2], argv[3], err);
     if (IS("stream"))
         return stream(key, argv[2], argv[3], argv[4], err);
+    if (IS("one-range"))
+        return one_range(key, argv + 2, err);
     if (IS("version-range"))
         return read_range(key, argv[2], argv[3], argv[4], err);
     if (IS("put") || IS("create")) {

@@ -85,6 +85,13 @@ static lake_status use_streams(struct storage_store *store, struct lake_error *e
     while (status == LAKE_OK && block.size > 0)
         status = storage_stream_next(stream, &block, err);
     storage_stream_free(stream);
+    stream = NULL;
+    if (status == LAKE_OK)
+        status = storage_range_stream_open(store, LAKE_STR("k"), "", 3, 90000, &stream, err);
+    block.size = 1;
+    while (status == LAKE_OK && block.size > 0)
+        status = storage_stream_next(stream, &block, err);
+    storage_stream_free(stream);
     if (status == LAKE_OK)
         status = storage_writer_open(store, LAKE_STR("w"), true, &writer, err);
     if (status == LAKE_OK)
