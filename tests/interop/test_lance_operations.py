@@ -234,19 +234,6 @@ def test_a_stale_delete_after_a_compaction_or_an_update_of_its_rows_is_refused(p
     assert sorted(assert_agree(path)["id"].to_pylist()) == [i for i in range(100) if i != 7]
 
 
-@pytest.mark.parametrize(
-    "point", ["lance.delete.after_vectors", "lance.commit.after_transaction", "lance.commit.before_manifest", "lance.commit.after_manifest"]
-)
-def test_a_delete_killed_at_a_step_is_all_or_nothing(path, point):
-    lake_write(sample(0, 20), path)
-    done = run_change("delete", path, "--where", "id", "<", 5, env={"LAKE_FAULT": f"{point}:1:kill"})
-    assert done.returncode == -signal.SIGKILL
-    visible = point == "lance.commit.after_manifest"
-    assert assert_agree(path)["id"].to_pylist() == list(range(5 if visible else 0, 20))
-    lake_change("delete", path, "--where", "id", "<", 6)
-    assert assert_agree(path)["id"].to_pylist() == list(range(6, 20))
-
-
 # ---- restore ------------------------------------------------------------------------------------
 
 
@@ -505,21 +492,6 @@ def test_a_stale_compaction_meets_the_matrix(path):
         i for i in range(40) if i not in (3, 35)]
 
 
-@pytest.mark.parametrize(
-    "point", ["lance.compact.after_data", "lance.commit.after_transaction", "lance.commit.before_manifest", "lance.commit.after_manifest"]
-)
-def test_a_compaction_killed_at_a_step_changes_no_row(path, point):
-    for i in range(3):
-        lake_write(sample(i * 10, 10), path, append=i > 0)
-    done = run_change("compact", path, env={"LAKE_FAULT": f"{point}:1:kill"})
-    assert done.returncode == -signal.SIGKILL
-    assert len(fragments_of(path)) == (1 if point == "lance.commit.after_manifest" else 3)
-    assert assert_agree(path)["id"].to_pylist() == list(range(30))
-    lake_change("compact", path)
-    assert len(fragments_of(path)) == 1
-    assert assert_agree(path)["id"].to_pylist() == list(range(30))
-
-
 # ---- update -------------------------------------------------------------------------------------
 
 
@@ -588,17 +560,6 @@ def test_a_stale_update_of_other_rows_is_merged_and_of_the_same_rows_refused(pat
         done = run_change(*command, "--where", "id", "=", 20, "--base", 1)
         assert done.returncode == 1 and b"ABORTED" in done.stderr
     assert values_of(path) == {i: -1 if i < 10 else -2 if i == 20 else i for i in range(50) if i != 30}
-
-
-@pytest.mark.parametrize("point", ["lance.update.after_data", "lance.commit.before_manifest", "lance.commit.after_manifest"])
-def test_an_update_killed_at_a_step_is_all_or_nothing(path, point):
-    lake_write(numbers(0, 20), path)
-    done = run_change("update", path, "v", -1, "--where", "id", "<", 5, env={"LAKE_FAULT": f"{point}:1:kill"})
-    assert done.returncode == -signal.SIGKILL
-    changed = point == "lance.commit.after_manifest"
-    assert values_of(path) == {i: -1 if i < 5 and changed else i for i in range(20)}
-    lake_change("update", path, "v", -2, "--where", "id", "<", 5)
-    assert values_of(path) == {i: -2 if i < 5 else i for i in range(20)}
 
 
 # ---- merge-insert -------------------------------------------------------------------------------
