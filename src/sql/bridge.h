@@ -38,6 +38,17 @@ bool sql_is_zoned_ns(const struct ArrowSchema *field);
 lake_status sql_exact_schema(const struct ArrowSchema *schema, struct ArrowSchema *out,
                              struct lake_error *err);
 
+/* What bridge_scan.cc asks of runs.c: where the values of a field lie, and how many of `most` rows
+ * from `row` on, at least 1, hold the same value or null as the first. Types that are not looked
+ * into have runs of 1. */
+struct sql_run_layout {
+    uint32_t item_bits;   /* of fixed-width values */
+    uint32_t offset_bits; /* of strings and binaries */
+};
+struct sql_run_layout sql_run_layout_of(const struct ArrowSchema *field);
+size_t sql_run_length(struct sql_run_layout layout, const struct ArrowArray *array, size_t row,
+                      size_t most);
+
 /* ---- parsing ---- */
 
 struct sql_bridge_reference {

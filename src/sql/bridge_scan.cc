@@ -18,6 +18,10 @@ namespace
 
 const char *const SCAN_NAME = "lake_scan";
 
+/* A run of one value this long ends a vector of rows, so that the engine takes it as a constant:
+ * hashes it once, compares it once. Shorter vectors than this would cost more than that saves. */
+constexpr idx_t RUN_ROWS = STANDARD_VECTOR_SIZE / 4;
+
 struct NullHint {
     idx_t column;
     enum sql_filter_op op;
@@ -263,8 +267,9 @@ struct ScanGlobal : public GlobalTableFunctionState {
     void *scan = nullptr;
     idx_t max_threads = 1;
     const arrow_column_map_t *arrow = nullptr;
-    vector<column_t> columns;     /* of a batch; COLUMN_IDENTIFIER_EMPTY has no array */
-    vector<LogicalType> types;    /* of `columns` */
+    vector<column_t> columns;              /* of a batch; COLUMN_IDENTIFIER_EMPTY has no array */
+    vector<struct sql_run_layout> layouts; /* of `columns` */
+    vector<LogicalType> types;             /* of `columns` */
     vector<idx_t> output_columns; /* positions in `columns`, when not all of them leave the scan */
     unique_ptr<Expression> residual; /* over `columns`: what the source did not apply */
 };
@@ -297,6 +302,7 @@ struct ScanLocal : public LocalTableFunctionState {
     void *task = nullptr;
     idx_t batch_index = 0;
     ArrowScanLocalState arrow_state;
+    vector<idx_t> runs; /* by column, from the next row on */
     DataChunk all_columns;
     unique_ptr<ExpressionExecutor> executor;
     SelectionVector selection;
@@ -399,7 +405,14 @@ unique_ptr<GlobalTableFunctionState> ScanInitGlobal(ClientContext &context,
     auto pruned = prune && !result->residual;
     result->columns = pruned ? std::move(kept) : input.column_ids;
     result->types = pruned ? std::move(kept_types) : std::move(types);
-    auto tasks = result->source->source.methods->task_count(result->scan);
+    auto &source = result->source->source;
+    auto schema = source.methods->schema(source.object);
+    for (auto column : result->columns) {
+        result->layouts.push_back(column == COLUMN_IDENTIFIER_EMPTY
+                                      ? sql_run_layout()
+                                      : sql_run_layout_of(schema->children[column]));
+    }
+    auto tasks = source.methods->task_count(result->scan);
     result->max_threads = MaxValue<idx_t>(tasks, 1);
     return std::move(result);
 }
@@ -444,6 +457,35 @@ bool NextBatch(ScanLocal &local)
     }
 }
 
+/* How many rows the next vector takes: where a long run ends, it ends. */
+idx_t NextRows(ScanLocal &local)
+{
+    auto &state = local.arrow_state;
+    auto &batch = state.chunk->arrow_array;
+    auto rows = MinValue<idx_t>(STANDARD_VECTOR_SIZE,
+                                NumericCast<idx_t>(batch.length) - state.chunk_offset);
+    auto result = rows;
+    idx_t child = 0;
+    local.runs.clear();
+    for (idx_t i = 0; i < local.global.columns.size(); i++) {
+        if (local.global.columns[i] == COLUMN_IDENTIFIER_EMPTY) {
+            local.runs.push_back(1);
+            continue;
+        }
+        if (child >= NumericCast<idx_t>(batch.n_children) ||
+            batch.children[child]->length != batch.length) {
+            throw InternalException("a scan's batch does not have the columns asked for");
+        }
+        auto run = sql_run_length(local.global.layouts[i], batch.children[child++],
+                                  state.chunk_offset, rows);
+        local.runs.push_back(run);
+        if (run >= RUN_ROWS) {
+            result = MinValue<idx_t>(result, run);
+        }
+    }
+    return result;
+}
+
 /* Rows [chunk_offset, chunk_offset + output.size()) of the batch. Fixed-width buffers are used
  * where they are; the vectors hold the batch. */
 void ReadColumns(ScanLocal &local, DataChunk &output)
@@ -457,11 +499,9 @@ void ReadColumns(ScanLocal &local, DataChunk &output)
             output.data[i].Reference(Value(output.data[i].GetType()));
             continue;
         }
-        if (child >= NumericCast<idx_t>(batch.n_children) ||
-            batch.children[child]->length != batch.length) {
-            throw InternalException("a scan's batch does not have the columns asked for");
-        }
         auto &array = *batch.children[child++];
+        auto constant = output.size() > 1 && local.runs[i] >= output.size();
+        auto rows = constant ? 1 : output.size();
         auto &type = *local.global.arrow->at(column);
         auto &column_state = state.GetState(i);
         if (!column_state.owned_data) {
@@ -470,18 +510,20 @@ void ReadColumns(ScanLocal &local, DataChunk &output)
         auto offset = state.chunk_offset;
         switch (type.GetPhysicalType()) {
         case ArrowArrayPhysicalType::DICTIONARY_ENCODED:
-            ArrowToDuckDBConversion::ColumnArrowToDuckDBDictionary(
-                output.data[i], array, offset, column_state, output.size(), type);
+            ArrowToDuckDBConversion::ColumnArrowToDuckDBDictionary(output.data[i], array, offset,
+                                                                   column_state, rows, type);
             break;
         case ArrowArrayPhysicalType::RUN_END_ENCODED:
-            ArrowToDuckDBConversion::ColumnArrowToDuckDBRunEndEncoded(
-                output.data[i], array, offset, column_state, output.size(), type);
+            ArrowToDuckDBConversion::ColumnArrowToDuckDBRunEndEncoded(output.data[i], array, offset,
+                                                                      column_state, rows, type);
             break;
         default:
-            ArrowToDuckDBConversion::SetValidityMask(output.data[i], array, offset, output.size(),
-                                                     0, -1);
+            ArrowToDuckDBConversion::SetValidityMask(output.data[i], array, offset, rows, 0, -1);
             ArrowToDuckDBConversion::ColumnArrowToDuckDB(output.data[i], array, offset,
-                                                         column_state, output.size(), type);
+                                                         column_state, rows, type);
+        }
+        if (constant) {
+            output.data[i].SetVectorType(VectorType::CONSTANT_VECTOR);
         }
     }
 }
@@ -503,8 +545,7 @@ void ScanFunction(ClientContext &context, TableFunctionInput &input, DataChunk &
             }
             continue;
         }
-        auto rows = MinValue<idx_t>(STANDARD_VECTOR_SIZE,
-                                    NumericCast<idx_t>(batch.length) - state.chunk_offset);
+        auto rows = NextRows(local);
         if (!global.residual && global.output_columns.empty()) {
             output.SetCardinality(rows);
             ReadColumns(local, output);
