@@ -8,6 +8,7 @@
 
 #define SKEW_WORTH_LEARNING_MS ((int64_t)60 * 1000)
 #define MAX_MESSAGE_BYTES      200
+#define MAX_WORD_BYTES         23
 
 bool s3_reply_u64(const struct http_reply *reply, const char *name, uint64_t *out)
 {
@@ -43,6 +44,29 @@ static void copy_printable(struct lake_str text, char *out, size_t capacity)
     out[size] = '\0';
 }
 
+/* The same of a sentence, without its long words: a service may repeat what it was sent, session
+ * token and signature among it. */
+static void copy_sentence(struct lake_str text, char *out, size_t capacity)
+{
+    size_t written = 0;
+    for (size_t i = 0; i < text.size && written + MAX_WORD_BYTES + 1 < capacity;) {
+        size_t end = i;
+        while (end < text.size && (unsigned char)text.data[end] > ' ')
+            end++;
+        if (end > i) {
+            struct lake_str word = {text.data + i, end - i};
+            if (written > 0)
+                out[written++] = ' ';
+            if (word.size > MAX_WORD_BYTES)
+                word = LAKE_STR("...");
+            copy_printable(word, out + written, MAX_WORD_BYTES + 1);
+            written += word.size;
+        }
+        i = end + 1;
+    }
+    out[written] = '\0';
+}
+
 static void parse_error(const struct http_reply *reply, struct error_reply *out)
 {
     struct xml_reader reader;
@@ -56,7 +80,7 @@ static void parse_error(const struct http_reply *reply, struct error_reply *out)
         if (base_str_equal_c(reader.name, "Code"))
             copy_printable(xml_text(&reader), out->code, sizeof(out->code));
         else if (base_str_equal_c(reader.name, "Message"))
-            copy_printable(xml_text(&reader), out->message, sizeof(out->message));
+            copy_sentence(xml_text(&reader), out->message, sizeof(out->message));
         else if (base_str_equal_c(reader.name, "Region"))
             copy_printable(xml_text(&reader), out->region, sizeof(out->region));
     }

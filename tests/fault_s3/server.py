@@ -9,6 +9,7 @@ complete, abort, parts, uploads), "key", "part". `do` holds any of:
     headers         more headers of the answer; a null value removes one
     after           do what was asked first, then answer as told (an answer that is lost)
     body            this body with the status
+    echo            an error body with the status, which repeats the request's URL and headers
     reset_after     send so many bytes of the body, then reset the connection
     close_after     send so many bytes of the body, then close it
     silent          close the connection without an answer
@@ -121,13 +122,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def refuse_signature(self):
         script = self.server.script
         authorization = self.headers.get("Authorization", "")
+        if "X-Amz-Signature" in self.query:
+            authorization = "AWS4-HMAC-SHA256 Credential=" + self.query.get("X-Amz-Credential", "")
         match = re.match(r"AWS4-HMAC-SHA256 Credential=([^/]+)/\d{8}/([^/]+)/s3/aws4_request",
                          authorization)
         self.signer, self.region = match.groups() if match else (None, None)
         if not match:
             return error(403, "AccessDenied")
         now = time.time() + script.get("clock_s", 0)
-        then = time.strptime(self.headers["x-amz-date"] + "UTC", "%Y%m%dT%H%M%SZ%Z")
+        date = self.headers["x-amz-date"] or self.query.get("X-Amz-Date", "")
+        then = time.strptime(date + "UTC", "%Y%m%dT%H%M%SZ%Z")
         if abs(now - calendar.timegm(then)) > MAX_SKEW_S:
             return error(403, "RequestTimeTooSkewed")
         if self.headers.get("x-amz-security-token") in script.get("expired", []):
@@ -320,6 +324,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = respond
 
     def told_reply(self):
+        if self.faults.get("echo"):
+            said = escape(f"{self.command} {self.path}\n{self.headers}")
+            return Reply(self.faults["status"], (
+                f"<Error><Code>SignatureDoesNotMatch</Code><Message>no: {said}</Message>"
+                f"<CanonicalRequest>{said}</CanonicalRequest></Error>").encode())
         if "body" in self.faults:
             return Reply(self.faults["status"], self.faults["body"].encode())
         return error(self.faults["status"], self.faults.get("code", "InternalError"))

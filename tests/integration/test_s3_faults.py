@@ -16,10 +16,12 @@ sys.path.insert(0, str(ROOT / "fault_s3"))
 sys.path.insert(0, str(ROOT / "support"))
 import server as fault_server  # noqa: E402
 from lake_server import BUILD  # noqa: E402
+from redaction import assert_none, declare  # noqa: E402
 
 SCENARIOS = sorted((ROOT / "fault_s3" / "scenarios").glob("*.json"))
 TOOL = BUILD / "tests" / "s3_tool"
 SECRET = "not+a/real=secret"
+declare(SECRET)
 KNOWN = {"status", "message", "content", "count"}
 
 
@@ -53,7 +55,7 @@ def run_operations(operations, env, directory):
             done = subprocess.run([str(TOOL), *group], env=env, capture_output=True, text=True,
                                   timeout=60)
             assert done.returncode == 0, done.stderr
-            assert SECRET not in done.stdout + done.stderr
+            assert_none([SECRET], done.stdout, done.stderr)
             lines.extend(json.loads(line) for line in done.stdout.splitlines())
             group.clear()
 

@@ -35,7 +35,9 @@ class LakeServer:
                                "directory by LAKE_BUILD_DIR")
         self.data_dir = pathlib.Path(data_dir)
         self.env = clean_environment(env)
-        self.log = tempfile.NamedTemporaryFile(prefix="lake-up-", suffix=".log", delete=False)
+        # The suite keeps all logs until its end, where they are searched for secrets.
+        self.log = tempfile.NamedTemporaryFile(prefix="lake-up-", suffix=".log", delete=False,
+                                               dir=os.environ.get("LAKE_TEST_LOGS"))
         self.process = subprocess.Popen(
             [str(LAKE), "up", "--data-dir", str(data_dir), "--listen", listen, "--json"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, env=self.env)
@@ -82,6 +84,9 @@ class LakeServer:
         done = subprocess.run([str(LAKE), *map(str, arguments), "--data-dir", str(self.data_dir)],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=120, env=clean_environment(env))
+        if "LAKE_TEST_LOGS" in os.environ:
+            with open(pathlib.Path(os.environ["LAKE_TEST_LOGS"]) / "commands.log", "a") as out:
+                out.write(done.stderr)
         if check and done.returncode != 0:
             raise RuntimeError(f"lake {' '.join(map(str, arguments))} ended with "
                                f"{done.returncode}: {done.stderr}")
@@ -128,4 +133,5 @@ class LakeServer:
             code = self.stop()
         if code != 0 and kind is None:
             raise AssertionError(f"lake up ended with {code}:\n" + self.log_text())
-        os.unlink(self.log.name)
+        if "LAKE_TEST_LOGS" not in os.environ:
+            os.unlink(self.log.name)

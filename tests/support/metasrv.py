@@ -15,17 +15,23 @@ BUILD = pathlib.Path(os.environ.get("LAKE_BUILD_DIR", "build/release"))
 SERVER = BUILD / "tests" / "meta_server"
 
 
+def log_path():
+    """The suite keeps all logs until its end, where they are searched for secrets."""
+    logs = os.environ.get("LAKE_TEST_LOGS")
+    return pathlib.Path(logs) / "meta_server.log" if logs else os.devnull
+
+
 class Metasrv:
     """One running server on `data_dir`."""
 
-    def __init__(self, data_dir, fault=None, env=None, log=subprocess.DEVNULL):
+    def __init__(self, data_dir, fault=None, env=None, log=None):
         full = {key: value for key, value in os.environ.items() if not key.startswith("LAKE_")}
         full.update(env or {})
         if fault:
             full["LAKE_FAULT"] = fault
-        self.process = subprocess.Popen(
-            [str(SERVER), str(data_dir)], stdout=subprocess.PIPE, stderr=log, env=full
-        )
+        with open(log_path(), "ab") as kept:
+            self.process = subprocess.Popen([str(SERVER), str(data_dir)], stdout=subprocess.PIPE,
+                                            stderr=log or kept, env=full)
         line = self.process.stdout.readline().decode()
         self.port = int(line.split()[1]) if line.startswith("port ") else None
 

@@ -10,11 +10,13 @@ import time
 import urllib.request
 
 from lake_server import BUILD, SOURCE
+from redaction import declare
 
 TOOL = BUILD / "tests" / "s3_tool"
 DEPS = SOURCE / ".deps"
 START_SECONDS = 60
 ACCESS_KEY, SECRET_KEY = "testkey", "test/secret+key="
+declare(SECRET_KEY)
 BUCKET = "bucket"
 
 

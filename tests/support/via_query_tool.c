@@ -1,13 +1,27 @@
 /* libs: client */
 /*
  * via_query_tool HOST:PORT presign|open|range URI SIZE SHA256 [SECONDS | START END]
- * A query-only client with the token in VIA_QUERY_TOKEN, if there is one. Prints the URL and when
+ * A query-only client with the token in VIA_QUERY_TOKEN and the certificate authorities in the file
+ * VIA_QUERY_CA, if there are any. Prints the URL and when
  * it ends, or the bytes; else, to stderr, the error, and ends with 1.
  */
 #include <lake/lake.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* NULL: none. */
+static char *read_ca(void)
+{
+    static char pem[65536];
+    const char *path = getenv("VIA_QUERY_CA");
+    FILE *file = path == NULL ? NULL : fopen(path, "r");
+    if (file == NULL)
+        return NULL;
+    pem[fread(pem, 1, sizeof(pem) - 1, file)] = '\0';
+    (void)fclose(file);
+    return pem;
+}
 
 static lake_status print_url(lake_client *client, const struct lake_data_location *location,
                              uint32_t seconds, struct lake_error *error)
@@ -42,6 +56,7 @@ int main(int argc, char **argv)
     if (argc < 6)
         return 2;
     options.bearer_token = getenv("VIA_QUERY_TOKEN");
+    options.ca_pem = read_ca();
     location.uri = argv[3];
     location.media_type = "video/mp4";
     location.size_bytes = strtoll(argv[4], NULL, 10);
