@@ -166,12 +166,18 @@ static uint64_t number_of(const struct lance_index_file *file, const char *key, 
 
 /* ---- the table ---- */
 
-static size_t array_bytes(const struct ArrowSchema *type, const struct ArrowArray *array)
+static const char *format_of(const struct lance_index *index, size_t column)
+{
+    const char *format = layouts[index->kind].columns[column].format;
+    return format == NULL ? index->values->format : format;
+}
+
+static size_t array_bytes(const char *format, const struct ArrowArray *array)
 {
     size_t bytes = (size_t)array->length * 17; /* no fixed width is larger than a decimal's */
-    if (strchr("uz", type->format[0]) != NULL && array->buffers[1] != NULL) {
+    if (strchr("uz", format[0]) != NULL && array->buffers[1] != NULL) {
         bytes += (size_t)((const int32_t *)array->buffers[1])[array->length];
-    } else if (strchr("UZ", type->format[0]) != NULL && array->buffers[1] != NULL) {
+    } else if (strchr("UZ", format[0]) != NULL && array->buffers[1] != NULL) {
         bytes += (size_t)((const int64_t *)array->buffers[1])[array->length];
     }
     return bytes;
@@ -182,14 +188,12 @@ static lake_status make_readers(const struct lance_index *index,
                                 struct lance_field_reader *readers[LANCE_INDEX_COLUMNS],
                                 struct lake_error *err)
 {
-    const struct layout *layout = &layouts[index->kind];
     lake_status status = LAKE_OK;
     for (size_t c = 0; c < LANCE_INDEX_COLUMNS && status == LAKE_OK; c++) {
-        const char *format = layout->columns[c].format;
-        if (layout->columns[c].name != NULL) {
-            status = lance_index_reader_new(&index->table, layout->columns[c].name,
-                                            format == NULL ? index->values->format : format,
-                                            counters, &readers[c], err);
+        const char *name = layouts[index->kind].columns[c].name;
+        if (name != NULL) {
+            status = lance_index_reader_new(&index->table, name, format_of(index, c), counters,
+                                            &readers[c], err);
         }
     }
     return status;
@@ -209,7 +213,7 @@ static lake_status read_slice(struct lance_index *index,
         status =
             lance_field_reader_read(readers[c], start, slice->row_count, &slice->columns[c], err);
         if (status == LAKE_OK) {
-            index->memory_bytes += array_bytes(index->values, &slice->columns[c]);
+            index->memory_bytes += array_bytes(format_of(index, c), &slice->columns[c]);
         }
     }
     if (status == LAKE_OK && index->memory_bytes > MAX_TABLE_BYTES) {
