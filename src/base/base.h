@@ -323,7 +323,8 @@ void base_pool_free(struct base_pool *pool);
 /*
  * A named step at which tests make the process die, fail or wait. LAKE_FAULT holds
  * `name:nth:action[,…]`, action one of `kill` (SIGKILL to itself), `error` (the caller gets
- * UNAVAILABLE), `stop-<ms>` (sleeps). Without the variable it costs one load and a branch.
+ * UNAVAILABLE), `pause` (SIGSTOP to itself, until somebody's SIGCONT), `stop-<ms>` (sleeps).
+ * Without the variable it costs one load and a branch.
  */
 #define BASE_FAULT(name, err) \
     (__builtin_expect(base_fault_armed, 0) ? base_fault_hit((name), (err)) : LAKE_OK)
