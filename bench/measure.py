@@ -385,8 +385,37 @@ def measure_small_statement(work):
             line(f"{name}_{connections}", ours, theirs, ours / theirs, "pairs/s")
 
 
+PEER_APPENDS = """
+import sys, time, lance, pyarrow as pa
+path, count = sys.argv[1], int(sys.argv[2])
+schema = pa.schema([('id', pa.int64()), ('value', pa.float64())])
+lance.write_dataset(schema.empty_table(), path)
+start = last = time.perf_counter()
+for i in range(count):
+    if i == count - 100:
+        last = time.perf_counter()
+    lance.write_dataset(pa.table({'id': [i], 'value': [i / 2]}, schema), path, mode='append')
+    if i == 99:
+        first = time.perf_counter() - start
+end = time.perf_counter()
+print(end - start, first, end - last)
+"""
+
+
+def our_appends(lake, table, count):
+    """The seconds of all, of the first hundred and of the last hundred."""
+    lake.lake("table", "create", table, "--column", "id:int64", "--column", "value:double")
+    return list(map(float, output(PROGRAM["appends"], lake.address, table, str(count))))
+
+
+def peer_appends(path, count, env=None):
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", PEER_APPENDS, path, str(count)],
+                            check=True, capture_output=True, text=True,
+                            env={**os.environ, **(env or {})})
+    return list(map(float, result.stdout.split()))
+
+
 def measure_append_single(work):
-    import lance
     count = 1000
     counts = {}
     shim = os.path.join(BUILD, "bench", "fsync_count.so")
@@ -399,41 +428,43 @@ def measure_append_single(work):
         with open(path) as number:
             return int(number.read())
 
-    peer_script = (
-        "import sys, time, lance, pyarrow as pa\n"
-        "path, count = sys.argv[1], int(sys.argv[2])\n"
-        "schema = pa.schema([('id', pa.int64()), ('value', pa.float64())])\n"
-        "lance.write_dataset(schema.empty_table(), path)\n"
-        "start = time.perf_counter()\n"
-        "for i in range(count):\n"
-        "    lance.write_dataset(pa.table({'id': [i], 'value': [i / 2]}, schema), path,\n"
-        "                        mode='append')\n"
-        "print(time.perf_counter() - start)\n")
     numbers = iter(range(1000))
     env = {"LD_PRELOAD": shim, "FSYNC_COUNT_FILE": os.path.join(work, "ours.syncs")}
     with Lake(os.path.join(work, "appends"), env) as lake:
         def ours():
-            table = f"bench.t{next(numbers)}"
-            lake.lake("table", "create", table, "--column", "id:int64", "--column", "value:double")
             before = syncs("ours", lake)
-            seconds = float(output(PROGRAM["appends"], lake.address, table, str(count))[0])
+            seconds = our_appends(lake, f"bench.t{next(numbers)}", count)[0]
             counts["ours"] = (syncs("ours", lake) - before) / count
             return count / seconds
 
         def peer():
-            result = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", peer_script,
-                 os.path.join(work, f"peer-{next(numbers)}.lance"), str(count)],
-                check=True, capture_output=True, text=True,
-                env={**os.environ, "LD_PRELOAD": shim,
-                     "FSYNC_COUNT_FILE": os.path.join(work, "peer.syncs")})
+            path = os.path.join(work, f"peer-{next(numbers)}.lance")
+            seconds = peer_appends(path, count, {"LD_PRELOAD": shim, "FSYNC_COUNT_FILE":
+                                                 os.path.join(work, "peer.syncs")})[0]
             counts["peer"] = syncs("peer") / count
-            return count / float(result.stdout)
+            return count / seconds
 
         rate, peer_rate = alternate(ours, peer, int(os.environ.get("BENCH_RUNS", "5")))
     line("append_single", rate, peer_rate, rate / peer_rate, "appends/s")
     line("append_single_fsyncs", counts["ours"], counts["peer"],
          counts["peer"] / max(counts["ours"], 1e-9), "fsyncs/append")
+
+
+def measure_append_growth(work):
+    """How many times as fast the first hundred of 5,000 appends are as the last hundred, which
+    should not be more than 1.5: for append_growth the last column is the reverse of ours, so that
+    more is better there too, and 0.67 is enough. The peer grows for all it takes, so it runs once.
+    """
+    count = 5000
+    runs = []
+    with Lake(os.path.join(work, "growth")) as lake:
+        our_appends(lake, "bench.warm", 200)
+        peer_appends(os.path.join(work, "warm.lance"), 200)
+        for i in range(int(os.environ.get("BENCH_RUNS", "3"))):
+            runs.append(our_appends(lake, f"bench.t{i}", count))
+    peer = peer_appends(os.path.join(work, "peer.lance"), count)
+    growth = statistics.median(last / first for _, first, last in runs)
+    line("append_growth", growth, peer[2] / peer[1], 1 / growth, "x")
 
 
 def measure_s3(work):
@@ -452,6 +483,7 @@ MEASURES = {
     "s3_": measure_s3,
     "small_statement": measure_small_statement,
     "append_single": measure_append_single,
+    "append_growth": measure_append_growth,
 }
 
 

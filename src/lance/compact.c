@@ -27,6 +27,7 @@ struct compaction {
     struct lance_dataset *base;
     uint64_t target_rows;
     uint32_t deleted_percent;
+    const struct lance_compact_options *options;
     struct group *groups;
     size_t group_count;
     struct lance_data_files files;
@@ -89,7 +90,33 @@ static lake_status plan(struct compaction *compaction, struct lake_error *err)
     return LAKE_OK;
 }
 
+static lake_status plan_by_tiers(struct compaction *compaction, struct lake_error *err)
+{
+    struct lance_dataset *base = compaction->base;
+    struct group group = {.count = 0};
+    lake_status status = lance_tiers_find(base, &group.first, &group.count, err);
+    for (size_t i = 0; i < group.count && status == LAKE_OK; i++) {
+        uint64_t deleted = 0;
+        status = lance_dataset_deleted_rows(base, group.first + i, &deleted, err);
+        group.live_rows += base->fragment_rows[group.first + i] - deleted;
+    }
+    if (status != LAKE_OK || group.count == 0) {
+        return status;
+    }
+    compaction->groups = base_calloc_array(1, sizeof(*compaction->groups));
+    if (compaction->groups == NULL) {
+        return base_fail_no_memory(err, sizeof(*compaction->groups));
+    }
+    compaction->groups[compaction->group_count++] = group;
+    return LAKE_OK;
+}
+
 /* ---- rows ---- */
+
+static bool goes_on(const struct lance_compact_options *options)
+{
+    return options->go_on == NULL || options->go_on(options->context);
+}
 
 static lake_status copy_rows(struct compaction *compaction, const struct group *group,
                              struct lake_error *err)
@@ -124,6 +151,9 @@ static lake_status copy_rows(struct compaction *compaction, const struct group *
             if (status == LAKE_OK && !end) {
                 status = lance_data_files_write(&compaction->files, &batch, err);
                 ArrowArrayRelease(&batch);
+            }
+            if (status == LAKE_OK && !goes_on(compaction->options)) {
+                status = lake_fail(err, LAKE_CANCELLED, "the compaction was told to stop");
             }
         }
         lance_task_free(task);
@@ -303,6 +333,7 @@ lake_status lance_compact(struct lance_dataset *base, const struct lance_compact
         .base = base,
         .target_rows = options->target_rows == 0 ? DEFAULT_TARGET_ROWS : options->target_rows,
         .deleted_percent = options->deleted_percent,
+        .options = options,
     };
     lance_data_files_init(
         &compaction.files, base->store, &manifest->schema, manifest->storage_version,
@@ -313,7 +344,7 @@ lake_status lance_compact(struct lance_dataset *base, const struct lance_compact
         status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &compaction.arena, err);
     }
     if (status == LAKE_OK) {
-        status = plan(&compaction, err);
+        status = options->tiers ? plan_by_tiers(&compaction, err) : plan(&compaction, err);
     }
     if (status == LAKE_OK && compaction.group_count > 0) {
         status = rewrite(&compaction, err);

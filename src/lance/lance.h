@@ -178,7 +178,6 @@ struct lance_scan_options {
     size_t first_fragment;  /* by place in the manifest */
     size_t fragment_count;  /* 0: from the first to the last */
     bool blob_descriptions; /* blobs as rows that say where they lie, not as their bytes */
-    bool without_indices;   /* the table's indices are not asked */
     const bool *stop; /* polled (atomically); true ends every task with CANCELLED; may be NULL */
 };
 void lance_scan_options_init(struct lance_scan_options *options);
@@ -205,9 +204,8 @@ void lance_task_free(struct lance_task *task);
 
 struct lance_scan_stats { /* of one scan so far; thread-safe to read */
     uint64_t bytes_read;
-    uint64_t pages_read;   /* of data files and indices */
-    uint64_t rows_scanned; /* those that were looked at */
-    uint64_t indices_used; /* that said where rows may be */
+    uint64_t pages_read;
+    uint64_t rows_scanned;
 };
 void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out);
 
@@ -378,6 +376,10 @@ lake_status lance_merge_insert(struct lance_dataset *base, const struct ArrowArr
 struct lance_compact_options {
     uint64_t target_rows; /* fragments with fewer live rows are put together; default 1,048,576 */
     uint32_t deleted_percent; /* with more deleted rows a fragment is rewritten; default 10 */
+    bool tiers;               /* only what lance_compaction_due means, whatever the two above are */
+    /* Between two batches; false: CANCELLED. NULL: always on. */
+    bool (*go_on)(void *context);
+    void *context;
     struct lance_commit_options commit;
 };
 void lance_compact_options_init(struct lance_compact_options *options);
@@ -394,6 +396,10 @@ struct lance_compaction {
  * is then read without it. UNIMPLEMENTED for a table with columns that are read but not written. */
 lake_status lance_compact(struct lance_dataset *base, const struct lance_compact_options *options,
                           struct lance_compaction *out, struct lake_error *err);
+
+/* Whether many small fragments have come together that a compaction by tiers would make one (see
+ * compact_tiers.c). Such a compaction rewrites at most about 2^20 rows or 1 GiB. */
+lake_status lance_compaction_due(struct lance_dataset *dataset, bool *out, struct lake_error *err);
 
 /* The content of an older version as the newest: schema, rows, indices, configuration. NOT_FOUND
  * when that version is not there. Never in conflict. */

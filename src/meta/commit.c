@@ -121,6 +121,7 @@ lake_status meta_commit_open_newest(const struct meta_commit *commit, struct lan
         lance_dataset_unref(dataset);
         return status;
     }
+    meta_compactor_offer(commit->authority->compactor, &registration->name, dataset);
     *out = dataset;
     return LAKE_OK;
 }

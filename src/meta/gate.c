@@ -101,3 +101,13 @@ void meta_gate_leave(struct meta_gates *gates, struct meta_claim *claim)
     pthread_mutex_unlock(&gates->lock);
     pthread_cond_destroy(&claim->turn);
 }
+
+bool meta_gate_is_awaited(struct meta_gates *gates, const struct meta_claim *claim)
+{
+    bool awaited = false;
+    pthread_mutex_lock(&gates->lock);
+    for (const struct meta_claim *next = claim->next; next != NULL && !awaited; next = next->next)
+        awaited = strcmp(next->key, claim->key) == 0;
+    pthread_mutex_unlock(&gates->lock);
+    return awaited;
+}

@@ -116,6 +116,8 @@ void meta_gates_fini(struct meta_gates *gates);
 lake_status meta_gate_enter(struct meta_gates *gates, struct meta_claim *claim, const char *key,
                             const struct meta_wait *wait, struct lake_error *err);
 void meta_gate_leave(struct meta_gates *gates, struct meta_claim *claim);
+/* Whether somebody waits for what `claim` holds. */
+bool meta_gate_is_awaited(struct meta_gates *gates, const struct meta_claim *claim);
 
 /* ---- authority.c ---- */
 
@@ -128,6 +130,7 @@ struct meta_authority {
     struct storage_store *deltas;  /* reference-deltas/ */
     struct lance_cache *cache;
     struct meta_gates gates;
+    struct meta_compactor *compactor; /* NULL: none; since before anything was served */
     char authority_id[BASE_UUID_TEXT_BYTES];
     uint64_t append_retention_ms;
     _Atomic uint64_t next_commit_generation;
@@ -379,11 +382,33 @@ lake_status meta_registration_follow(struct meta_authority *authority,
 lake_status meta_maintenance_enter(struct meta_authority *authority, const struct meta_name *name,
                                    const struct meta_wait *wait, struct meta_claim *claim,
                                    struct lake_error *err);
-/* Puts small fragments together, as one version with the same rows, beside appends. */
+struct meta_compaction {
+    const struct meta_wait *wait;
+    bool tiers;                   /* only what lance_compaction_due means */
+    bool (*go_on)(void *context); /* between two batches */
+    void *context;
+};
+/* Puts small fragments together, as one version with the same rows, beside appends. The gate of
+ * maintenance is held. */
+lake_status meta_compact_held(struct meta_authority *authority, const struct meta_name *name,
+                              const struct meta_compaction *how, struct lance_compaction *out,
+                              struct lake_error *err);
 lake_status meta_table_compact(struct meta_authority *authority,
                                const struct meta_identity *identity, const struct meta_wait *wait,
                                const struct meta_name *name, struct lance_compaction *out,
                                struct lake_error *err);
+
+/* ---- compactor.c ---- */
+
+struct meta_compactor; /* one thread that compacts tables which grew */
+lake_status meta_compactor_start(struct meta_authority *authority, struct meta_compactor **out,
+                                 struct lake_error *err);
+/* What it is at ends without a trace, soon; nothing more is begun. NULL is allowed. */
+void meta_compactor_halt(struct meta_compactor *compactor);
+void meta_compactor_free(struct meta_compactor *compactor); /* and waits for it; likewise */
+/* Remembers the table if its newest version is due. Cheap; never waits. NULL is allowed. */
+void meta_compactor_offer(struct meta_compactor *compactor, const struct meta_name *name,
+                          struct lance_dataset *newest);
 
 /* ---- listing.c ---- */
 

@@ -15,6 +15,7 @@
 struct meta_service {
     struct meta_authority *authority;
     struct rpc_server *server;
+    bool compaction;
 };
 
 /* ---- options ---- */
@@ -51,6 +52,8 @@ lake_status meta_options_from_environment(struct meta_options *options, struct l
                         MAX_RETENTION_S, &read.append_retention_s, err);
     if (status == LAKE_OK)
         status = base_config_bool("LAKE_ALLOW_INSECURE", false, &read.allow_insecure, err);
+    if (status == LAKE_OK)
+        status = base_config_bool("LAKE_COMPACTION", true, &read.compaction, err);
     if (status != LAKE_OK)
         return status;
     read.tls_cert_path = base_config_string("LAKE_TLS_CERT_FILE", NULL);
@@ -568,13 +571,19 @@ lake_status meta_service_open(const struct meta_options *options, struct meta_se
         return status;
     }
     log_recovery(options, &recovery);
+    service->compaction = options->compaction;
     *out = service;
     return LAKE_OK;
 }
 
 lake_status meta_service_start(struct meta_service *service, struct lake_error *err)
 {
-    lake_status status = rpc_server_start(service->server, err);
+    struct meta_authority *authority = service->authority;
+    lake_status status = LAKE_OK;
+    if (service->compaction)
+        status = meta_compactor_start(authority, &authority->compactor, err);
+    if (status == LAKE_OK)
+        status = rpc_server_start(service->server, err);
     if (status == LAKE_OK)
         rpc_server_set_serving(service->server, true);
     return status;
@@ -588,6 +597,7 @@ int meta_service_port(const struct meta_service *service)
 lake_status meta_service_stop(struct meta_service *service, int64_t grace_ms,
                               struct lake_error *err)
 {
+    meta_compactor_halt(service->authority->compactor);
     return rpc_server_stop(service->server, grace_ms, err);
 }
 
@@ -596,6 +606,8 @@ void meta_service_free(struct meta_service *service)
     if (service == NULL)
         return;
     rpc_server_free(service->server);
+    if (service->authority != NULL)
+        meta_compactor_free(service->authority->compactor);
     meta_authority_free(service->authority);
     base_free(service);
 }

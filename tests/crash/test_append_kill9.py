@@ -128,8 +128,10 @@ def check(data_dir, load):
             assert sorted(after) == sorted(before + versions[version])
 
 
-def start(data_dir, fault=None):
-    server = metasrv.Metasrv(data_dir, fault=fault)
+def start(data_dir, fault=None, compaction=False):
+    """Without compaction in the background each version is an operation's."""
+    env = {"LAKE_COMPACTION": str(compaction).lower()}
+    server = metasrv.Metasrv(data_dir, fault=fault, env=env)
     assert server.port is not None, "Metasrv did not open its data directory"
     return server
 
