@@ -227,6 +227,22 @@ lake_status base_sha256_final(struct base_sha256 *hash, uint8_t out[BASE_SHA256_
 lake_status base_sha256_reset(struct base_sha256 *hash, struct lake_error *err);
 lake_status base_sha256_once(struct lake_bytes data, uint8_t out[BASE_SHA256_BYTES],
                              struct lake_error *err);
+
+/* Two digests of the same bytes at little more than the price of one: of the whole, and of each of
+ * its parts. `portable`: without instructions of our own. */
+struct base_sha256_pair;
+lake_status base_sha256_pair_new(bool portable, struct base_sha256_pair **out,
+                                 struct lake_error *err);
+void base_sha256_pair_free(struct base_sha256_pair *pair); /* NULL is allowed */
+lake_status base_sha256_pair_update(struct base_sha256_pair *pair, struct lake_bytes data,
+                                    struct lake_error *err);
+/* Ends a part, at a multiple of 64 bytes of the whole; the next one begins. */
+lake_status base_sha256_pair_next(struct base_sha256_pair *pair, uint8_t part[BASE_SHA256_BYTES],
+                                  struct lake_error *err);
+/* Ends the whole and its last part; the pair can only be freed afterwards. */
+lake_status base_sha256_pair_final(struct base_sha256_pair *pair, uint8_t whole[BASE_SHA256_BYTES],
+                                   uint8_t part[BASE_SHA256_BYTES], struct lake_error *err);
+
 void base_hex_encode(struct lake_bytes data, char *out);  /* 2 × size + NUL, lower case */
 bool base_hex_decode(struct lake_str text, uint8_t *out); /* text.size / 2 bytes */
 /* Exactly 64 lower-case hexadecimal digits (OBJ-5). */
@@ -307,7 +323,8 @@ void base_pool_free(struct base_pool *pool);
 /*
  * A named step at which tests make the process die, fail or wait. LAKE_FAULT holds
  * `name:nth:action[,…]`, action one of `kill` (SIGKILL to itself), `error` (the caller gets
- * UNAVAILABLE), `stop-<ms>` (sleeps). Without the variable it costs one load and a branch.
+ * UNAVAILABLE), `pause` (SIGSTOP to itself, until somebody's SIGCONT), `stop-<ms>` (sleeps).
+ * Without the variable it costs one load and a branch.
  */
 #define BASE_FAULT(name, err) \
     (__builtin_expect(base_fault_armed, 0) ? base_fault_hit((name), (err)) : LAKE_OK)

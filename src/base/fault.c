@@ -14,6 +14,7 @@
 enum action {
     ACTION_KILL,
     ACTION_ERROR,
+    ACTION_PAUSE,
     ACTION_STOP
 };
 
@@ -54,6 +55,10 @@ static bool parse_action(struct lake_str text, struct point *out)
         out->action = ACTION_ERROR;
         return true;
     }
+    if (base_str_equal_c(text, "pause")) {
+        out->action = ACTION_PAUSE;
+        return true;
+    }
     uint64_t ms;
     if (!base_str_has_prefix(text, "stop-") ||
         !base_str_to_u64((struct lake_str){text.data + 5, text.size - 5}, &ms) || ms > MAX_STOP_MS)
@@ -87,8 +92,8 @@ lake_status base_fault_configure(const char *spec, struct lake_error *err)
                              MAX_POINTS);
         if (!parse_point(one, &parsed[count]))
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "LAKE_FAULT: \"%.*s\" is not name:nth:action with action kill, error "
-                             "or stop-<ms>",
+                             "LAKE_FAULT: \"%.*s\" is not name:nth:action with action kill, "
+                             "error, pause or stop-<ms>",
                              LAKE_STR_FMT(one));
         count++;
     }
@@ -111,6 +116,8 @@ lake_status base_fault_hit(const char *name, struct lake_error *err)
             continue;
         if (point->action == ACTION_KILL)
             (void)kill(getpid(), SIGKILL);
+        if (point->action == ACTION_PAUSE)
+            (void)raise(SIGSTOP);
         fail = fail || point->action == ACTION_ERROR;
         stop_ms = BASE_MAX(stop_ms, point->stop_ms);
     }

@@ -12,7 +12,7 @@
 #define MAX_LEVEL    40 /* more than INT64_MAX bytes need */
 
 struct chunk_builder {
-    struct base_sha256 *leaf;
+    struct base_sha256_pair *hash; /* of the object and of its next leaf */
     struct base_sha256 *inner;
     int64_t filled; /* of the leaf */
     int64_t size_bytes;
@@ -26,7 +26,7 @@ void chunk_builder_free(struct chunk_builder *builder)
 {
     if (builder == NULL)
         return;
-    base_sha256_free(builder->leaf);
+    base_sha256_pair_free(builder->hash);
     base_sha256_free(builder->inner);
     base_buffer_fini(&builder->kept);
     base_free(builder);
@@ -38,7 +38,7 @@ lake_status chunk_builder_new(struct chunk_builder **out, struct lake_error *err
     if (builder == NULL)
         return base_fail_no_memory(err, sizeof(*builder));
     base_buffer_init(&builder->kept, CHUNK_MAX_DIGESTS * BASE_SHA256_BYTES);
-    lake_status status = base_sha256_new(&builder->leaf, err);
+    lake_status status = base_sha256_pair_new(false, &builder->hash, err);
     if (status == LAKE_OK)
         status = base_sha256_new(&builder->inner, err);
     if (status != LAKE_OK) {
@@ -78,20 +78,18 @@ static lake_status rise(struct chunk_builder *builder, struct lake_error *err)
     return LAKE_OK;
 }
 
-static lake_status add_leaf(struct chunk_builder *builder, struct lake_error *err)
+static lake_status add_leaf(struct chunk_builder *builder, uint8_t digest[BASE_SHA256_BYTES],
+                            struct lake_error *err)
 {
-    uint8_t digest[BASE_SHA256_BYTES];
-    lake_status status = base_sha256_final(builder->leaf, digest, err);
-    if (status == LAKE_OK)
-        status = base_sha256_reset(builder->leaf, err);
+    lake_status status = LAKE_OK;
     builder->filled = 0;
     for (uint32_t level = 0; status == LAKE_OK; level++) {
         if (level == builder->level && builder->kept.size < builder->kept.max_bytes)
-            return base_buffer_append(&builder->kept, digest, sizeof(digest), err);
+            return base_buffer_append(&builder->kept, digest, BASE_SHA256_BYTES, err);
         if (level == builder->level)
             status = rise(builder, err);
         if (status == LAKE_OK && !builder->waits[level]) {
-            memcpy(builder->waiting[level], digest, sizeof(digest));
+            memcpy(builder->waiting[level], digest, BASE_SHA256_BYTES);
             builder->waits[level] = true;
             return LAKE_OK;
         }
@@ -105,42 +103,47 @@ static lake_status add_leaf(struct chunk_builder *builder, struct lake_error *er
 lake_status chunk_builder_update(struct chunk_builder *builder, struct lake_bytes data,
                                  struct lake_error *err)
 {
+    uint8_t digest[BASE_SHA256_BYTES];
     builder->size_bytes += (int64_t)data.size;
     while (data.size > 0) {
         size_t take = BASE_MIN(data.size, (size_t)(CHUNK_BYTES - builder->filled));
-        lake_status status = base_sha256_update(builder->leaf, data.data, take, err);
+        lake_status status =
+            base_sha256_pair_update(builder->hash, (struct lake_bytes){data.data, take}, err);
         if (status != LAKE_OK)
             return status;
         data = (struct lake_bytes){data.data + take, data.size - take};
         builder->filled += (int64_t)take;
-        if (builder->filled == CHUNK_BYTES)
-            status = add_leaf(builder, err);
+        if (builder->filled == CHUNK_BYTES) {
+            status = base_sha256_pair_next(builder->hash, digest, err);
+            if (status == LAKE_OK)
+                status = add_leaf(builder, digest, err);
+        }
         if (status != LAKE_OK)
             return status;
     }
     return LAKE_OK;
 }
 
-/* What still waits is the last chunk, which is shorter. */
-static lake_status keep_last(struct chunk_builder *builder, struct lake_error *err)
+/* What still waits is the last chunk, which is shorter; `digest` is of its last leaf. */
+static lake_status keep_last(struct chunk_builder *builder, uint8_t digest[BASE_SHA256_BYTES],
+                             struct lake_error *err)
 {
-    uint8_t digest[BASE_SHA256_BYTES];
     bool any = false;
-    lake_status status = builder->filled > 0 ? add_leaf(builder, err) : LAKE_OK;
+    lake_status status = builder->filled > 0 ? add_leaf(builder, digest, err) : LAKE_OK;
     for (uint32_t level = 0; level < builder->level && status == LAKE_OK; level++) {
         if (!builder->waits[level])
             continue;
         if (any)
             status = combine(builder->inner, builder->waiting[level], digest, digest, err);
         else
-            memcpy(digest, builder->waiting[level], sizeof(digest));
+            memcpy(digest, builder->waiting[level], BASE_SHA256_BYTES);
         builder->waits[level] = false;
         any = true;
     }
     if (status == LAKE_OK && any && builder->kept.size == builder->kept.max_bytes)
         status = rise(builder, err);
     if (status == LAKE_OK && any)
-        status = base_buffer_append(&builder->kept, digest, sizeof(digest), err);
+        status = base_buffer_append(&builder->kept, digest, BASE_SHA256_BYTES, err);
     return status;
 }
 
@@ -150,16 +153,16 @@ static void put_u32(uint8_t *out, uint32_t value)
         out[i] = (uint8_t)(value >> 8 * i);
 }
 
-lake_status chunk_builder_finish(struct chunk_builder *builder,
-                                 const uint8_t sha256[BASE_SHA256_BYTES], struct base_buffer *out,
-                                 struct lake_error *err)
+lake_status chunk_builder_finish(struct chunk_builder *builder, uint8_t sha256[BASE_SHA256_BYTES],
+                                 struct base_buffer *out, struct lake_error *err)
 {
     uint8_t header[HEADER_BYTES] = MAGIC;
     uint8_t digest[BASE_SHA256_BYTES];
     size_t start = out->size;
-    if (builder->size_bytes <= CHUNK_BYTES)
-        return LAKE_OK;
-    lake_status status = keep_last(builder, err);
+    lake_status status = base_sha256_pair_final(builder->hash, sha256, digest, err);
+    if (status != LAKE_OK || builder->size_bytes <= CHUNK_BYTES)
+        return status;
+    status = keep_last(builder, digest, err);
     uint64_t size = (uint64_t)builder->size_bytes;
     put_u32(header + MAGIC_BYTES, VERSION);
     put_u32(header + MAGIC_BYTES + 4, builder->level);

@@ -32,11 +32,10 @@ lake_status chunk_builder_new(struct chunk_builder **out, struct lake_error *err
 /* The object's next bytes. */
 lake_status chunk_builder_update(struct chunk_builder *builder, struct lake_bytes data,
                                  struct lake_error *err);
-/* The record of all these bytes, whose SHA-256 is `sha256`, appended to `out`; none when there is
- * at most one chunk. The builder is at its end. */
-lake_status chunk_builder_finish(struct chunk_builder *builder,
-                                 const uint8_t sha256[BASE_SHA256_BYTES], struct base_buffer *out,
-                                 struct lake_error *err);
+/* The SHA-256 of all these bytes, and their record, appended to `out`: none when there is at most
+ * one chunk. The builder is at its end. */
+lake_status chunk_builder_finish(struct chunk_builder *builder, uint8_t sha256[BASE_SHA256_BYTES],
+                                 struct base_buffer *out, struct lake_error *err);
 void chunk_builder_free(struct chunk_builder *builder); /* NULL is allowed */
 
 /* The key of an object's record; base_free it. */

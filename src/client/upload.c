@@ -68,7 +68,6 @@ uint64_t client_location_bytes(const lake_client *client, const char *media_type
 struct copy {
     struct storage_writer *writer; /* or */
     struct upload_parts *parts;
-    struct base_sha256 *hash;
     struct chunk_builder *chunks;
     struct storage_store *stage; /* borrowed */
     uint8_t *block;              /* of the writer */
@@ -96,9 +95,7 @@ static lake_status copy_block(struct copy *copy, struct lake_source source, size
                          "the source of an upload returned more bytes than it was asked for");
     if (*got == 0)
         return LAKE_OK;
-    status = base_sha256_update(copy->hash, room, *got, err);
-    if (status == LAKE_OK)
-        status = chunk_builder_update(copy->chunks, (struct lake_bytes){room, *got}, err);
+    status = chunk_builder_update(copy->chunks, (struct lake_bytes){room, *got}, err);
     if (status == LAKE_OK && copy->parts != NULL)
         upload_parts_filled(copy->parts, *got);
     else if (status == LAKE_OK)
@@ -136,26 +133,15 @@ static lake_status new_key(char out[KEY_BYTES + 1], struct lake_error *err)
 
 /* The record of the object's chunks is there before the object is, so whoever sees the object can
  * verify its parts. */
-static lake_status store_record(struct copy *copy, const char *record_key, const uint8_t *sha256,
-                                struct lake_error *err)
-{
-    struct base_buffer record;
-    base_buffer_init(&record, CHUNK_MAX_RECORD_BYTES);
-    lake_status status = chunk_builder_finish(copy->chunks, sha256, &record, err);
-    if (status == LAKE_OK && record.size > 0)
-        status = storage_put(copy->stage, base_str_of(record_key), base_buffer_view(&record), err);
-    base_buffer_fini(&record);
-    return status;
-}
-
-static lake_status commit(struct copy *copy, const char *key, const uint8_t *sha256, bool resumable,
-                          struct lake_error *err)
+static lake_status commit(struct copy *copy, const char *key, struct lake_bytes record,
+                          bool resumable, struct lake_error *err)
 {
     char *record_key = NULL;
     lake_status status = chunk_record_key(base_str_of(key), &record_key, err);
     if (status != LAKE_OK)
         return status;
-    status = store_record(copy, record_key, sha256, err);
+    if (record.size > 0)
+        status = storage_put(copy->stage, base_str_of(record_key), record, err);
     bool stored = status == LAKE_OK;
     if (stored && copy->parts != NULL) {
         status = upload_parts_commit(copy->parts, err);
@@ -165,7 +151,7 @@ static lake_status commit(struct copy *copy, const char *key, const uint8_t *sha
     }
     /* Left for the object that may be there, or the process that goes on. */
     bool kept = stored && (status == LAKE_OUTCOME_UNKNOWN || resumable);
-    if (status != LAKE_OK && !kept && copy->done_bytes > CHUNK_BYTES)
+    if (status != LAKE_OK && !kept && record.size > 0)
         (void)storage_remove(copy->stage, base_str_of(record_key), NULL);
     base_free(record_key);
     return status;
@@ -178,26 +164,28 @@ static lake_status finish(lake_client *client, struct copy *copy, const char *ke
     uint8_t digest[BASE_SHA256_BYTES];
     char hex[BASE_SHA256_HEX_BYTES];
     struct lake_data_location location = {0};
-    lake_status status = base_sha256_final(copy->hash, digest, err);
-    if (status != LAKE_OK)
-        return status;
-    base_hex_encode((struct lake_bytes){digest, sizeof(digest)}, hex);
+    struct base_buffer record;
+    base_buffer_init(&record, CHUNK_MAX_RECORD_BYTES);
     char *uri = base_format("%s/%s", client->stage_uri, key);
-    if (uri == NULL)
-        return base_fail_no_memory(err, strlen(key));
+    lake_status status = uri == NULL ? base_fail_no_memory(err, strlen(key)) : LAKE_OK;
+    if (status == LAKE_OK)
+        status = chunk_builder_finish(copy->chunks, digest, &record, err);
+    if (status != LAKE_OK)
+        goto out;
+    base_hex_encode((struct lake_bytes){digest, sizeof(digest)}, hex);
     status = client_location_copy(base_str_of(uri),
                                   base_str_of(media_type == NULL ? DEFAULT_MEDIA_TYPE : media_type),
                                   copy->done_bytes, base_str_of(hex), &location, err);
-    base_free(uri);
+    if (status == LAKE_OK)
+        status = commit(copy, key, base_buffer_view(&record), resumable, err);
     if (status != LAKE_OK)
-        return status;
-    status = commit(copy, key, digest, resumable, err);
-    if (status != LAKE_OK) {
         lake_data_location_fini(&location);
-        return status;
-    }
-    *out = location;
-    return LAKE_OK;
+    else
+        *out = location;
+out:
+    base_buffer_fini(&record);
+    base_free(uri);
+    return status;
 }
 
 /* ---- a file as a source ---- */
@@ -310,14 +298,12 @@ static lake_status prepare(lake_client *client, const struct upload_request *req
     if (status == LAKE_OK)
         status = client_stage(client, stage, err);
     if (status == LAKE_OK)
-        status = base_sha256_new(&copy->hash, err);
-    if (status == LAKE_OK)
         status = chunk_builder_new(&copy->chunks, err);
     copy->stage = *stage;
     if (status == LAKE_OK && request->file != NULL && client->upload_checkpoint_dir != NULL &&
         storage_has_multipart(*stage))
         status = upload_resume_begin(client, *stage, request->file->path, request->file->descriptor,
-                                     &request->file->before, copy->hash, copy->chunks, resume, err);
+                                     &request->file->before, copy->chunks, resume, err);
     if (status == LAKE_OK)
         status = choose_key(resume, key, err);
     if (status == LAKE_OK)
@@ -351,7 +337,6 @@ static lake_status upload(lake_client *client, const struct upload_request *requ
     storage_writer_abort(copy.writer);
     upload_parts_free(copy.parts, upload_resume_possible(&resume));
     upload_resume_fini(&resume);
-    base_sha256_free(copy.hash);
     chunk_builder_free(copy.chunks);
     base_free(copy.block);
     return status;

@@ -77,10 +77,9 @@ static lake_status fail_changed(const struct upload_checkpoint *checkpoint, stru
                      checkpoint->source);
 }
 
-/* Up to `size` bytes of the file into the hash; the parts' checksums are compared on the way. */
+/* Up to `size` bytes of the file into the digests; the parts' checksums are compared on the way. */
 static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t size,
-                               struct base_sha256 *hash, struct chunk_builder *chunks,
-                               struct lake_error *err)
+                               struct chunk_builder *chunks, struct lake_error *err)
 {
     const struct upload_checkpoint *checkpoint = resume->checkpoint;
     uint8_t *block = base_alloc(BLOCK_BYTES);
@@ -101,9 +100,7 @@ static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t siz
         if (status != LAKE_OK)
             break;
         struct lake_bytes data = {block, (size_t)got};
-        status = base_sha256_update(hash, data.data, data.size, err);
-        if (status == LAKE_OK)
-            status = chunk_builder_update(chunks, data, err);
+        status = chunk_builder_update(chunks, data, err);
         crc = storage_crc32c(crc, data);
         resume->hashed_bytes += got;
         in_part += (size_t)got;
@@ -123,9 +120,8 @@ static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t siz
 }
 
 lake_status upload_resume_begin(lake_client *client, struct storage_store *stage, const char *path,
-                                int fd, const struct stat *info, struct base_sha256 *hash,
-                                struct chunk_builder *chunks, struct upload_resume *out,
-                                struct lake_error *err)
+                                int fd, const struct stat *info, struct chunk_builder *chunks,
+                                struct upload_resume *out, struct lake_error *err)
 {
     lake_status status = upload_checkpoint_open(client->upload_checkpoint_dir, client->stage_uri,
                                                 path, info, &out->checkpoint, err);
@@ -139,7 +135,7 @@ lake_status upload_resume_begin(lake_client *client, struct storage_store *stage
         return status;
     int64_t size =
         out->complete ? (int64_t)info->st_size : (int64_t)(out->held * out->checkpoint->part_bytes);
-    return hash_prefix(out, fd, size, hash, chunks, err);
+    return hash_prefix(out, fd, size, chunks, err);
 }
 
 /* What upload_parts tells about arrived parts. */

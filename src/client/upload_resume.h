@@ -19,11 +19,10 @@ struct upload_resume {
 };
 
 /* For the open file `fd` in state `info`. Leaves the file's position behind what is held, which
- * goes into `hash` and `chunks`. Release with upload_resume_fini. */
+ * goes into `chunks`. Release with upload_resume_fini. */
 lake_status upload_resume_begin(lake_client *client, struct storage_store *stage, const char *path,
-                                int fd, const struct stat *info, struct base_sha256 *hash,
-                                struct chunk_builder *chunks, struct upload_resume *out,
-                                struct lake_error *err);
+                                int fd, const struct stat *info, struct chunk_builder *chunks,
+                                struct upload_resume *out, struct lake_error *err);
 /* Fills in what goes on, and that parts are checkpointed. `resume` stays where it is. */
 void upload_resume_options(struct upload_resume *resume, struct upload_parts_options *options);
 /* After completion: looks at the object, then forgets the checkpoint. */

@@ -1,8 +1,8 @@
 /*
- * The cache of immutable things: manifests, opened files, deletion vectors. One hash table and one
- * list in order of use, under one mutex that is never held across I/O or a release.
+ * The cache of immutable things: manifests, opened files, deletion vectors, indices. One hash table
+ * and one list in order of use, under one mutex that is never held across I/O or a release.
  */
-#include "table.h"
+#include "index.h"
 
 #include <string.h>
 
@@ -37,6 +37,8 @@ static void *ref_object(enum lance_cached kind, void *object)
         return lance_file_ref(object);
     case LANCE_CACHED_DELETIONS:
         return lance_deletions_ref(object);
+    case LANCE_CACHED_INDEX:
+        return lance_index_ref(object);
     }
     return NULL;
 }
@@ -52,6 +54,9 @@ static void unref_object(enum lance_cached kind, void *object)
         return;
     case LANCE_CACHED_DELETIONS:
         lance_deletions_unref(object);
+        return;
+    case LANCE_CACHED_INDEX:
+        lance_index_unref(object);
         return;
     }
 }

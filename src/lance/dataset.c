@@ -1,7 +1,7 @@
 /*
  * A dataset handle: one immutable version, and its files through the cache.
  */
-#include "table.h"
+#include "index.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -163,6 +163,43 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
                         sizeof(*deletions) + (size_t)deletions->row_count / 8);
     }
     *out = deletions;
+    return LAKE_OK;
+}
+
+lake_status lance_dataset_open_index(struct lance_dataset *dataset,
+                                     const LancePb__IndexMetadata *entry,
+                                     struct lance_read_counters *counters, struct lance_index **out,
+                                     struct lake_error *err)
+{
+    char cache_key[CACHE_KEY_BYTES];
+    char key[LANCE_INDEX_KEY_BYTES];
+    struct lance_place place;
+    struct lance_index *index = NULL;
+    lake_status status = find_place(dataset, entry->has_base_id, entry->base_id, &place, err);
+    if (status == LAKE_OK) {
+        status = lance_index_key(entry, key, err);
+    }
+    if (status != LAKE_OK) {
+        return status;
+    }
+    bool in_indices = place.base == NULL || place.base->is_root;
+    (void)snprintf(place.key, sizeof(place.key), "%s",
+                   in_indices ? key : key + strlen("_indices/"));
+    bool cached = cache_key_of(dataset, &place, cache_key);
+    if (cached) {
+        *out = lance_cache_get(dataset->cache, LANCE_CACHED_INDEX, cache_key);
+        if (*out != NULL) {
+            return LAKE_OK;
+        }
+    }
+    status = lance_index_open(place.store, place.key, entry, counters, &index, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (cached) {
+        lance_cache_put(dataset->cache, LANCE_CACHED_INDEX, cache_key, index, index->memory_bytes);
+    }
+    *out = index;
     return LAKE_OK;
 }
 

@@ -14,23 +14,16 @@
 #define COOKIE_RUNS      12347u
 #define OFFSETS_FROM     4 /* with runs, offsets are stored from this many containers on */
 #define ARRAY_MAX        4096
-#define BITMAP_BYTES     8192
 #define CONTAINER_VALUES 65536u
 
 /* ---- roaring ---- */
 
-struct roaring {
-    struct base_cursor cursor;
-    uint64_t row_count;
-    uint64_t *words;
-};
-
 static lake_status malformed(const char *what, struct lake_error *err)
 {
-    return lake_fail(err, LAKE_DATA_LOSS, "a deletion bitmap is damaged: %s", what);
+    return lake_fail(err, LAKE_DATA_LOSS, "a bitmap of rows is damaged: %s", what);
 }
 
-/* Sets the bits [start, end), which lie below row_count. */
+/* Sets the bits [start, end). */
 static void set_range(uint64_t *words, uint64_t start, uint64_t end)
 {
     uint64_t first = start / 64;
@@ -46,59 +39,117 @@ static void set_range(uint64_t *words, uint64_t start, uint64_t end)
     words[last] |= last_mask;
 }
 
-static lake_status decode_runs(struct roaring *roaring, uint64_t base, struct lake_error *err)
+/* One container of each form, into words that are zero. */
+
+static lake_status decode_runs(struct base_cursor *cursor, uint64_t *words, struct lake_error *err)
 {
     uint16_t run_count;
-    if (!base_cursor_u16le(&roaring->cursor, &run_count)) {
+    if (!base_cursor_u16le(cursor, &run_count)) {
         return malformed("it ends inside a container", err);
     }
     for (uint32_t i = 0; i < run_count; i++) {
         uint16_t start;
         uint16_t length;
-        if (!base_cursor_u16le(&roaring->cursor, &start) ||
-            !base_cursor_u16le(&roaring->cursor, &length)) {
+        if (!base_cursor_u16le(cursor, &start) || !base_cursor_u16le(cursor, &length)) {
             return malformed("it ends inside a container", err);
         }
-        uint64_t end = base + start + length + 1;
-        if ((uint32_t)start + length >= CONTAINER_VALUES || end > roaring->row_count) {
-            return malformed("a run lies outside the fragment", err);
+        if ((uint32_t)start + length >= CONTAINER_VALUES) {
+            return malformed("a run lies outside its container", err);
         }
-        set_range(roaring->words, base + start, end);
+        set_range(words, start, (uint64_t)start + length + 1);
     }
     return LAKE_OK;
 }
 
-static lake_status decode_array(struct roaring *roaring, uint64_t base, uint32_t count,
+static lake_status decode_array(struct base_cursor *cursor, uint32_t count, uint64_t *words,
                                 struct lake_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint16_t value;
-        if (!base_cursor_u16le(&roaring->cursor, &value)) {
+        if (!base_cursor_u16le(cursor, &value)) {
             return malformed("it ends inside a container", err);
         }
-        if (base + value >= roaring->row_count) {
-            return malformed("a row lies outside the fragment", err);
-        }
-        roaring->words[(base + value) / 64] |= UINT64_C(1) << (value % 64);
+        words[value / 64] |= UINT64_C(1) << (value % 64);
     }
     return LAKE_OK;
 }
 
-static lake_status decode_bitmap(struct roaring *roaring, uint64_t base, struct lake_error *err)
+static lake_status decode_bitmap(struct base_cursor *cursor, uint64_t *words,
+                                 struct lake_error *err)
 {
     struct lake_bytes bytes;
-    if (!base_cursor_take(&roaring->cursor, BITMAP_BYTES, &bytes)) {
+    if (!base_cursor_take(cursor, LANCE_ROARING_WORDS * sizeof(*words), &bytes)) {
         return malformed("it ends inside a container", err);
     }
-    for (uint64_t i = 0; i < BITMAP_BYTES / 8; i++) {
-        uint64_t word = base_load_u64le(bytes.data + i * 8);
-        if (word == 0) {
+    for (size_t i = 0; i < LANCE_ROARING_WORDS; i++) {
+        words[i] = base_load_u64le(bytes.data + i * 8);
+    }
+    return LAKE_OK;
+}
+
+lake_status lance_roaring_visit(struct lake_bytes bytes,
+                                lake_status (*visit)(void *context, uint64_t start,
+                                                     const uint64_t words[LANCE_ROARING_WORDS],
+                                                     struct lake_error *err),
+                                void *context, struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(bytes);
+    struct lake_bytes run_flags = {NULL, 0};
+    struct lake_bytes headers;
+    uint32_t cookie;
+    uint32_t count;
+    if (!base_cursor_u32le(&cursor, &cookie)) {
+        return malformed("it is empty", err);
+    }
+    if ((cookie & 0xffff) == COOKIE_RUNS) {
+        count = (cookie >> 16) + 1;
+        if (!base_cursor_take(&cursor, (count + 7) / 8, &run_flags)) {
+            return malformed("it ends inside its header", err);
+        }
+    } else if (cookie != COOKIE_PLAIN || !base_cursor_u32le(&cursor, &count)) {
+        return malformed("it does not start with a known cookie", err);
+    }
+    bool has_offsets = run_flags.data == NULL || count >= OFFSETS_FROM;
+    if (count > CONTAINER_VALUES || !base_cursor_take(&cursor, (size_t)count * 4, &headers) ||
+        (has_offsets && !base_cursor_skip(&cursor, (size_t)count * 4))) {
+        return malformed("it ends inside its header", err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t words[LANCE_ROARING_WORDS] = {0};
+        uint64_t start = (uint64_t)base_load_u16le(headers.data + (size_t)i * 4) << 16;
+        uint32_t cardinality = base_load_u16le(headers.data + (size_t)i * 4 + 2) + 1u;
+        bool runs = run_flags.data != NULL && (run_flags.data[i / 8] >> (i % 8) & 1) != 0;
+        lake_status status = runs ? decode_runs(&cursor, words, err)
+                             : cardinality <= ARRAY_MAX
+                                 ? decode_array(&cursor, cardinality, words, err)
+                                 : decode_bitmap(&cursor, words, err);
+        if (status == LAKE_OK) {
+            status = visit(context, start, words, err);
+        }
+        if (status != LAKE_OK) {
+            return status;
+        }
+    }
+    return LAKE_OK;
+}
+
+struct bounded_words {
+    uint64_t *words;
+    uint64_t row_count;
+};
+
+static lake_status add_container(void *context, uint64_t start,
+                                 const uint64_t words[LANCE_ROARING_WORDS], struct lake_error *err)
+{
+    const struct bounded_words *out = context;
+    for (uint64_t i = 0; i < LANCE_ROARING_WORDS; i++) {
+        if (words[i] == 0) {
             continue;
         }
-        if (base + i * 64 + (63 - (uint64_t)__builtin_clzll(word)) >= roaring->row_count) {
+        if (start + i * 64 + (63 - (uint64_t)__builtin_clzll(words[i])) >= out->row_count) {
             return malformed("a row lies outside the fragment", err);
         }
-        roaring->words[base / 64 + i] |= word;
+        out->words[start / 64 + i] |= words[i];
     }
     return LAKE_OK;
 }
@@ -106,41 +157,8 @@ static lake_status decode_bitmap(struct roaring *roaring, uint64_t base, struct 
 lake_status lance_roaring_decode(struct lake_bytes bytes, uint64_t row_count, uint64_t *words,
                                  struct lake_error *err)
 {
-    struct roaring roaring = {base_cursor_of(bytes), row_count, words};
-    struct base_cursor *cursor = &roaring.cursor;
-    struct lake_bytes run_flags = {NULL, 0};
-    struct lake_bytes headers;
-    uint32_t cookie;
-    uint32_t count;
-    if (!base_cursor_u32le(cursor, &cookie)) {
-        return malformed("it is empty", err);
-    }
-    if ((cookie & 0xffff) == COOKIE_RUNS) {
-        count = (cookie >> 16) + 1;
-        if (!base_cursor_take(cursor, (count + 7) / 8, &run_flags)) {
-            return malformed("it ends inside its header", err);
-        }
-    } else if (cookie != COOKIE_PLAIN || !base_cursor_u32le(cursor, &count)) {
-        return malformed("it does not start with a known cookie", err);
-    }
-    bool has_offsets = run_flags.data == NULL || count >= OFFSETS_FROM;
-    if (count > CONTAINER_VALUES || !base_cursor_take(cursor, (size_t)count * 4, &headers) ||
-        (has_offsets && !base_cursor_skip(cursor, (size_t)count * 4))) {
-        return malformed("it ends inside its header", err);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t base = (uint64_t)base_load_u16le(headers.data + (size_t)i * 4) << 16;
-        uint32_t cardinality = base_load_u16le(headers.data + (size_t)i * 4 + 2) + 1u;
-        bool runs = run_flags.data != NULL && (run_flags.data[i / 8] >> (i % 8) & 1) != 0;
-        lake_status status = runs ? decode_runs(&roaring, base, err)
-                             : cardinality <= ARRAY_MAX
-                                 ? decode_array(&roaring, base, cardinality, err)
-                                 : decode_bitmap(&roaring, base, err);
-        if (status != LAKE_OK) {
-            return status;
-        }
-    }
-    return LAKE_OK;
+    struct bounded_words out = {words, row_count};
+    return lance_roaring_visit(bytes, add_container, &out, err);
 }
 
 /* ---- Arrow file ---- */

@@ -359,6 +359,8 @@ static lake_status parse_descriptor(struct lance_file *file, const struct footer
     if (length > MAX_METADATA_BYTES || length > file->size_bytes ||
         position > file->size_bytes - length)
         return lake_fail(err, LAKE_DATA_LOSS, "the file's descriptor lies outside the file");
+    file->descriptor_offset = position;
+    file->descriptor_bytes = (size_t)length;
     if (!tail_view(tail, position, length, &message)) {
         read = base_alloc((size_t)length);
         if (read == NULL)

@@ -50,6 +50,8 @@ struct lance_file {
     uint64_t row_count;
     struct lance_file_column *columns;
     uint32_t column_count;
+    uint64_t descriptor_offset; /* of what the file says of its own columns */
+    size_t descriptor_bytes;
 };
 
 /* The page that holds `row`. Pages without rows are never it. */

@@ -223,7 +223,7 @@ static lake_status make_float(struct lance_predicate *predicate, const struct la
     return LAKE_OK;
 }
 
-static int compare_views(struct lake_bytes a, struct lake_bytes b)
+int lance_compare_bytes(struct lake_bytes a, struct lake_bytes b)
 {
     size_t shorter = BASE_MIN(a.size, b.size);
     int order = shorter == 0 ? 0 : memcmp(a.data, b.data, shorter);
@@ -232,7 +232,7 @@ static int compare_views(struct lake_bytes a, struct lake_bytes b)
 
 static int compare_bytes(const void *a, const void *b)
 {
-    return compare_views(*(const struct lake_bytes *)a, *(const struct lake_bytes *)b);
+    return lance_compare_bytes(*(const struct lake_bytes *)a, *(const struct lake_bytes *)b);
 }
 
 static lake_status make_bytes(struct lance_predicate *predicate, const struct lance_filter *filter,
@@ -378,8 +378,8 @@ static void apply_validity(const struct ArrowArray *array, bool keep_nulls, uint
         }                                                                            \
     } while (0)
 
-static wide load_wide(const struct lance_predicate *predicate, const struct ArrowArray *array,
-                      uint64_t i)
+wide lance_predicate_load_wide(const struct lance_predicate *predicate,
+                               const struct ArrowArray *array, uint64_t i)
 {
     wide value;
     const void *data = array->buffers[1];
@@ -420,7 +420,7 @@ static void apply_integer(const struct lance_predicate *predicate, const struct 
     if (predicate->op == LANCE_IN) {
         for (uint64_t i = 0; i < count; i++) {
             if (keep[i] != 0) {
-                wide value = load_wide(predicate, array, i);
+                wide value = lance_predicate_load_wide(predicate, array, i);
                 keep[i] = bsearch(&value, predicate->set, predicate->count, sizeof(*predicate->set),
                                   compare_wide) != NULL;
             }
@@ -454,7 +454,7 @@ static void apply_integer(const struct lance_predicate *predicate, const struct 
         return;
     default:
         for (uint64_t i = 0; i < count; i++) {
-            wide value = load_wide(predicate, array, i);
+            wide value = lance_predicate_load_wide(predicate, array, i);
             bool inside = value >= predicate->low && value <= predicate->high;
             keep[i] = (uint8_t)(keep[i] & (inside != predicate->negated));
         }
@@ -495,8 +495,8 @@ static void apply_integer(const struct lance_predicate *predicate, const struct 
         }                                \
     } while (0)
 
-static double load_float(const struct lance_predicate *predicate, const struct ArrowArray *array,
-                         uint64_t i)
+double lance_predicate_load_float(const struct lance_predicate *predicate,
+                                  const struct ArrowArray *array, uint64_t i)
 {
     uint64_t at = (uint64_t)array->offset + i;
     return predicate->storage == AS_F32 ? (double)((const float *)array->buffers[1])[at]
@@ -537,7 +537,7 @@ static void apply_float(const struct lance_predicate *predicate, const struct Ar
     double x = op == LANCE_IN ? 0 : predicate->floats[0];
     if (op == LANCE_IN || isnan(x)) {
         for (uint64_t i = 0; i < count; i++) {
-            double value = load_float(predicate, array, i);
+            double value = lance_predicate_load_float(predicate, array, i);
             bool passes = op == LANCE_IN ? float_in(predicate, value) : against_nan(op, value);
             keep[i] = (uint8_t)(keep[i] & passes);
         }
@@ -548,8 +548,8 @@ static void apply_float(const struct lance_predicate *predicate, const struct Ar
     }
 }
 
-static struct lake_bytes load_bytes(const struct lance_predicate *predicate,
-                                    const struct ArrowArray *array, uint64_t i)
+struct lake_bytes lance_predicate_load_bytes(const struct lance_predicate *predicate,
+                                             const struct ArrowArray *array, uint64_t i)
 {
     uint64_t at = (uint64_t)array->offset + i;
     if (predicate->storage == AS_BYTES_FIXED) {
@@ -577,7 +577,7 @@ static bool bytes_pass(const struct lance_predicate *predicate, struct lake_byte
                      (value.size == 0 || memcmp(value.data, other.data, value.size) == 0);
         return equal == (predicate->op == LANCE_EQ);
     }
-    int order = compare_views(value, other);
+    int order = lance_compare_bytes(value, other);
     switch (predicate->op) {
     case LANCE_LT:
         return order < 0;
@@ -595,7 +595,7 @@ static void apply_bytes(const struct lance_predicate *predicate, const struct Ar
 {
     for (uint64_t i = 0; i < (uint64_t)array->length; i++) {
         if (keep[i] != 0) {
-            keep[i] = bytes_pass(predicate, load_bytes(predicate, array, i));
+            keep[i] = bytes_pass(predicate, lance_predicate_load_bytes(predicate, array, i));
         }
     }
 }

@@ -178,6 +178,7 @@ struct lance_scan_options {
     size_t first_fragment;  /* by place in the manifest */
     size_t fragment_count;  /* 0: from the first to the last */
     bool blob_descriptions; /* blobs as rows that say where they lie, not as their bytes */
+    bool without_indices;   /* the table's indices are not asked */
     const bool *stop; /* polled (atomically); true ends every task with CANCELLED; may be NULL */
 };
 void lance_scan_options_init(struct lance_scan_options *options);
@@ -204,8 +205,9 @@ void lance_task_free(struct lance_task *task);
 
 struct lance_scan_stats { /* of one scan so far; thread-safe to read */
     uint64_t bytes_read;
-    uint64_t pages_read;
-    uint64_t rows_scanned;
+    uint64_t pages_read;   /* of data files and indices */
+    uint64_t rows_scanned; /* those that were looked at */
+    uint64_t indices_used; /* that said where rows may be */
 };
 void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats *out);
 

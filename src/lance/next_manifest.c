@@ -3,7 +3,7 @@
  * applied again when another writer was faster, so nothing of it is changed here: fragments without
  * an id are copied before they get one.
  */
-#include "table.h"
+#include "index.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -190,24 +190,6 @@ static lake_status set_index_section(struct builder *builder, LancePb__IndexSect
     return LAKE_OK;
 }
 
-/* *out NULL: there are no indices. */
-static lake_status read_index_section(struct builder *builder, LancePb__IndexSection **out,
-                                      struct lake_error *err)
-{
-    struct lake_bytes bytes = builder->next->index_section;
-    ProtobufCAllocator allocator = lance_pb_allocator(builder->arena);
-    *out = NULL;
-    if (bytes.data == NULL) {
-        return LAKE_OK;
-    }
-    *out = lance_pb__index_section__unpack(&allocator, bytes.size, bytes.data);
-    if (*out == NULL && base_arena_out_of_memory(builder->arena)) {
-        return no_memory(err);
-    }
-    return *out != NULL ? LAKE_OK
-                        : lake_fail(err, LAKE_DATA_LOSS, "the table's index section is damaged");
-}
-
 static bool has_field(const LancePb__Manifest *pb, int32_t id)
 {
     for (size_t i = 0; i < pb->n_fields; i++) {
@@ -222,7 +204,8 @@ static bool has_field(const LancePb__Manifest *pb, int32_t id)
 static lake_status drop_orphaned_indices(struct builder *builder, struct lake_error *err)
 {
     LancePb__IndexSection *section;
-    lake_status status = read_index_section(builder, &section, err);
+    lake_status status =
+        lance_index_section_parse(builder->next->index_section, builder->arena, &section, err);
     if (status != LAKE_OK || section == NULL) {
         return status;
     }
@@ -265,7 +248,8 @@ static lake_status rewrite_indices(struct builder *builder, const struct rewrite
     LancePb__IndexSection *section;
     uint64_t max_id = builder->next_fragment_id == 0 ? 0 : builder->next_fragment_id - 1;
     size_t kept = 0;
-    lake_status status = read_index_section(builder, &section, err);
+    lake_status status =
+        lance_index_section_parse(builder->next->index_section, builder->arena, &section, err);
     if (status != LAKE_OK || section == NULL) {
         return status;
     }

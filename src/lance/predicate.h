@@ -1,4 +1,5 @@
-/* A filter made ready for its column: filter.c makes and applies it, prune.c asks statistics. */
+/* A filter made ready for its column: filter.c makes and applies it, prune.c asks statistics and
+ * the bounds of indices. */
 #ifndef LANCE_PREDICATE_H
 #define LANCE_PREDICATE_H
 
@@ -52,5 +53,14 @@ struct lance_predicate {
     size_t count;             /* of set, floats or bytes */
     uint8_t *owned;
 };
+
+/* A value of an array of the column's type (of its dictionary), which is not null. */
+wide lance_predicate_load_wide(const struct lance_predicate *predicate,
+                               const struct ArrowArray *array, uint64_t i);
+double lance_predicate_load_float(const struct lance_predicate *predicate,
+                                  const struct ArrowArray *array, uint64_t i);
+struct lake_bytes lance_predicate_load_bytes(const struct lance_predicate *predicate,
+                                             const struct ArrowArray *array, uint64_t i);
+int lance_compare_bytes(struct lake_bytes a, struct lake_bytes b);
 
 #endif

@@ -14,16 +14,19 @@ static wide wide_of(enum lance_zone_kind kind, uint64_t bits)
     return kind == LANCE_ZONES_SIGNED ? (wide)(int64_t)bits : (wide)bits;
 }
 
-static bool integers_may_pass(const struct lance_predicate *predicate,
+/* `zones` NULL: there is no Bloom filter to ask. */
+static bool has_hash(const struct lance_zones *zones, size_t index, wide value)
+{
+    return zones == NULL || lance_zones_may_have(zones, index, lance_zone_hash((uint64_t)value));
+}
+
+static bool integers_may_pass(const struct lance_predicate *predicate, wide low, wide high,
                               const struct lance_zones *zones, size_t index)
 {
-    const struct lance_zone *zone = &zones->zones[index];
-    wide low = wide_of(zones->kind, zone->low), high = wide_of(zones->kind, zone->high);
     if (predicate->op == LANCE_IN) {
         for (size_t i = 0; i < predicate->count; i++) {
             wide value = predicate->set[i];
-            if (value >= low && value <= high &&
-                lance_zones_may_have(zones, index, lance_zone_hash((uint64_t)value)))
+            if (value >= low && value <= high && has_hash(zones, index, value))
                 return true;
         }
         return false;
@@ -34,8 +37,7 @@ static bool integers_may_pass(const struct lance_predicate *predicate,
         return low < predicate->low || high > predicate->high;
     if (high < predicate->low || low > predicate->high)
         return false;
-    return predicate->op != LANCE_EQ ||
-           lance_zones_may_have(zones, index, lance_zone_hash((uint64_t)predicate->low));
+    return predicate->op != LANCE_EQ || has_hash(zones, index, predicate->low);
 }
 
 /* The engine's total order: NaN is the greatest and equals itself. */
@@ -46,11 +48,9 @@ static int compare_floats(double a, double b)
     return (a > b) - (a < b);
 }
 
-static bool floats_may_pass(const struct lance_predicate *predicate, const struct lance_zone *zone)
+static bool floats_may_pass(const struct lance_predicate *predicate, double low, double high)
 {
-    double low, high, x = predicate->op == LANCE_IN ? 0 : predicate->floats[0];
-    memcpy(&low, &zone->low, sizeof(low));
-    memcpy(&high, &zone->high, sizeof(high));
+    double x = predicate->op == LANCE_IN ? 0 : predicate->floats[0];
     switch (predicate->op) {
     case LANCE_EQ:
         return compare_floats(low, x) <= 0 && compare_floats(x, high) <= 0;
@@ -113,10 +113,74 @@ bool lance_predicate_may_pass(const struct lance_predicate *predicate,
     if (predicate->has_dictionary || predicate->kind == ON_NULLNESS)
         return true;
     if (predicate->kind == ON_INTEGER)
-        return !integers || integers_may_pass(predicate, zones, index);
-    if (predicate->kind == ON_FLOAT)
-        return kind != LANCE_ZONES_FLOAT || floats_may_pass(predicate, zone);
+        return !integers || integers_may_pass(predicate, wide_of(kind, zone->low),
+                                              wide_of(kind, zone->high), zones, index);
+    if (predicate->kind == ON_FLOAT) {
+        double low, high;
+        memcpy(&low, &zone->low, sizeof(low));
+        memcpy(&high, &zone->high, sizeof(high));
+        return kind != LANCE_ZONES_FLOAT || floats_may_pass(predicate, low, high);
+    }
     return kind != LANCE_ZONES_BYTES || bytes_may_pass(predicate, zones, index);
+}
+
+/* ---- bounds that are values ---- */
+
+static bool is_null(const struct ArrowArray *array, uint64_t at)
+{
+    const uint8_t *bits = array->null_count == 0 ? NULL : array->buffers[0];
+    return bits != NULL && (bits[at / 8] >> (at % 8) & 1) == 0;
+}
+
+/* A bound that is null or NaN says nothing: then NaN, too, is among the values. */
+static bool float_bounds_may_pass(const struct lance_predicate *predicate,
+                                  const struct lance_bounds *bounds, bool no_low, bool no_high)
+{
+    double low = no_low ? NAN : lance_predicate_load_float(predicate, bounds->low, bounds->at);
+    double high = no_high ? NAN : lance_predicate_load_float(predicate, bounds->high, bounds->at);
+    bool open = isnan(low) || bounds->nan_count > 0;
+    return floats_may_pass(predicate, isnan(low) ? -INFINITY : low, open ? NAN : high);
+}
+
+static bool byte_bounds_may_pass(const struct lance_predicate *predicate,
+                                 const struct lance_bounds *bounds, bool no_low, bool no_high)
+{
+    struct lake_bytes low = {NULL, 0}, high = {NULL, 0};
+    bool negated = predicate->op == LANCE_NE;
+    bool below = predicate->op == LANCE_LT || predicate->op == LANCE_LE;
+    bool above = predicate->op == LANCE_GT || predicate->op == LANCE_GE;
+    if (!no_low)
+        low = lance_predicate_load_bytes(predicate, bounds->low, bounds->at);
+    if (!no_high)
+        high = lance_predicate_load_bytes(predicate, bounds->high, bounds->at);
+    for (size_t i = 0; i < predicate->count && !negated; i++) {
+        int from_low = no_low ? 1 : lance_compare_bytes(predicate->bytes[i], low);
+        int from_high = no_high ? -1 : lance_compare_bytes(predicate->bytes[i], high);
+        if ((above || from_low >= 0) && (below || from_high <= 0))
+            return true;
+    }
+    return negated;
+}
+
+bool lance_predicate_may_pass_bounds(const struct lance_predicate *predicate,
+                                     const struct lance_bounds *bounds)
+{
+    bool no_low = is_null(bounds->low, bounds->at), no_high = is_null(bounds->high, bounds->at);
+    if (predicate->op == LANCE_IS_NULL)
+        return bounds->null_count > 0;
+    if (bounds->null_count >= bounds->row_count && no_high)
+        return false;
+    if (predicate->kind == ON_NULLNESS)
+        return true;
+    if (predicate->kind == ON_FLOAT)
+        return float_bounds_may_pass(predicate, bounds, no_low, no_high);
+    if (predicate->kind == ON_BYTES)
+        return byte_bounds_may_pass(predicate, bounds, no_low, no_high);
+    wide least = (wide)((unsigned_wide)1 << 127);
+    wide low = no_low ? least : lance_predicate_load_wide(predicate, bounds->low, bounds->at);
+    wide high =
+        no_high ? -(least + 1) : lance_predicate_load_wide(predicate, bounds->high, bounds->at);
+    return integers_may_pass(predicate, low, high, NULL, 0);
 }
 
 /* The end of the zone that row `row` is in; *may_pass false when one of the column's filters

@@ -2,7 +2,7 @@
  * Everything that a manifest refers to, by one visitor. A kind of reference that is not known here
  * must not be overlooked by clean-up, so messages with fields that are not known are refused.
  */
-#include "table.h"
+#include "index.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 /* Fields of the format that are not declared in our messages and refer to nothing. */
 static const uint32_t manifest_fields[] = {4, 8, 17, 25, 26};
 static const uint32_t fragment_fields[] = {12, 13, 14, 15, 16};
-static const uint32_t index_fields[] = {6, 7, 8, 10, 11, 12, 13};
+static const uint32_t index_fields[] = {8, 11, 12, 13};
 
 static lake_status check_fields(const ProtobufCMessage *message, const uint32_t *known,
                                 size_t known_count, const char *what, struct lake_error *err)
@@ -70,18 +70,14 @@ static lake_status visit_fragment(const LancePb__DataFragment *fragment,
 static lake_status visit_index(const LancePb__IndexMetadata *index,
                                const struct lance_visitor *visitor, struct lake_error *err)
 {
-    struct base_uuid uuid;
-    char text[BASE_UUID_TEXT_BYTES];
-    if (index->uuid == NULL || index->uuid->bytes.len != sizeof(uuid.bytes)) {
-        return lake_fail(err, LAKE_DATA_LOSS, "an index of a manifest has no identifier");
+    char key[LANCE_INDEX_KEY_BYTES];
+    lake_status status = lance_index_key(index, key, err);
+    if (status == LAKE_OK) {
+        status = check_fields(&index->base, index_fields, BASE_ARRAY_LEN(index_fields),
+                              "index of a manifest", err);
     }
-    memcpy(uuid.bytes, index->uuid->bytes.data, sizeof(uuid.bytes));
-    base_uuid_format(&uuid, text);
-    lake_status status = check_fields(&index->base, index_fields, BASE_ARRAY_LEN(index_fields),
-                                      "index of a manifest", err);
-    return status == LAKE_OK
-               ? visit(visitor, index->has_base_id, "_indices", base_str_of(text), err)
-               : status;
+    return status == LAKE_OK ? visitor->visit(visitor->context, key, index->has_base_id, err)
+                             : status;
 }
 
 static lake_status visit_indices(const struct lance_manifest *manifest,
@@ -96,14 +92,9 @@ static lake_status visit_indices(const struct lance_manifest *manifest,
     if (status != LAKE_OK) {
         return status;
     }
-    ProtobufCAllocator allocator = lance_pb_allocator(arena);
-    LancePb__IndexSection *section =
-        lance_pb__index_section__unpack(&allocator, bytes.size, bytes.data);
-    if (section == NULL) {
-        status = base_arena_out_of_memory(arena)
-                     ? base_fail_no_memory(err, bytes.size)
-                     : lake_fail(err, LAKE_DATA_LOSS, "an index section is damaged");
-    } else {
+    LancePb__IndexSection *section = NULL;
+    status = lance_index_section_parse(bytes, arena, &section, err);
+    if (status == LAKE_OK) {
         status = check_fields(&section->base, NULL, 0, "index section", err);
     }
     for (size_t i = 0; status == LAKE_OK && i < section->n_indices; i++) {

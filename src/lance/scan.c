@@ -117,6 +117,32 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
                                   err);
 }
 
+/* What indices say of the filtered columns. */
+static lake_status plan_candidates(struct lance_scan *scan, struct lake_error *err)
+{
+    struct lance_index_filter *filters =
+        base_alloc_array(scan->filtered_count + 1, sizeof(*filters));
+    if (filters == NULL) {
+        return base_fail_no_memory(err, scan->filtered_count * sizeof(*filters));
+    }
+    for (size_t i = 0; i < scan->filtered_count; i++) {
+        const struct scan_column *column = &scan->columns[i];
+        filters[i] =
+            (struct lance_index_filter){column->field, column->predicates, column->predicate_count};
+    }
+    lake_status status = lance_candidates_find(scan->dataset, filters, scan->filtered_count,
+                                               &scan->counters, &scan->candidates, err);
+    base_free(filters);
+    return status;
+}
+
+static bool may_have_rows(const struct lance_scan *scan, size_t fragment)
+{
+    const struct lance_candidates *candidates = &scan->candidates;
+    return candidates->used == 0 || !candidates->known[fragment] ||
+           candidates->first[fragment + 1] > candidates->first[fragment];
+}
+
 static lake_status plan_tasks(struct lance_scan *scan, const struct lance_scan_options *options,
                               struct lake_error *err)
 {
@@ -129,7 +155,8 @@ static lake_status plan_tasks(struct lance_scan *scan, const struct lance_scan_o
         return base_fail_no_memory(err, (count + 1) * sizeof(*scan->slots));
     }
     for (size_t i = 0; i < count; i++) {
-        bool within = i >= options->first_fragment && i - options->first_fragment < limit;
+        bool within = i >= options->first_fragment && i - options->first_fragment < limit &&
+                      may_have_rows(scan, i);
         uint64_t rows = within ? scan->dataset->fragment_rows[i] : 0;
         uint64_t tasks = rows / scan->task_rows + (rows % scan->task_rows != 0);
         scan->slots[i].tasks_left = tasks;
@@ -180,6 +207,9 @@ lake_status lance_scan_new(struct lance_dataset *dataset, const struct lance_sca
     if (status == LAKE_OK) {
         status = plan_columns(scan, options, err);
     }
+    if (status == LAKE_OK && !options->without_indices) {
+        status = plan_candidates(scan, err);
+    }
     if (status == LAKE_OK) {
         status = plan_tasks(scan, options, err);
     }
@@ -212,6 +242,7 @@ void lance_scan_free(struct lance_scan *scan)
         ArrowSchemaRelease(&scan->schema);
     }
     (void)pthread_mutex_destroy(&scan->mutex);
+    lance_candidates_fini(&scan->candidates);
     base_free(scan->slots);
     base_free(scan->first_task);
     base_free(scan->columns);
@@ -240,5 +271,6 @@ void lance_scan_get_stats(const struct lance_scan *scan, struct lance_scan_stats
 {
     out->bytes_read = __atomic_load_n(&scan->counters.bytes_read, __ATOMIC_RELAXED);
     out->pages_read = __atomic_load_n(&scan->counters.pages_read, __ATOMIC_RELAXED);
+    out->indices_used = scan->candidates.used;
     out->rows_scanned = atomic_load_explicit(&scan->rows_scanned, memory_order_relaxed);
 }

@@ -2,8 +2,8 @@
 #ifndef LANCE_SCAN_H
 #define LANCE_SCAN_H
 
+#include "index.h"
 #include "observe.h"
-#include "table.h"
 
 #define LANCE_NO_OUTPUT   SIZE_MAX
 #define LANCE_ROW_COLUMNS 4
@@ -45,9 +45,17 @@ struct lance_scan {
     _Atomic uint64_t next_task;
     pthread_mutex_t mutex; /* guards slots; not held across I/O */
     struct fragment_slot *slots;
+    struct lance_candidates candidates; /* that indices name */
     struct lance_read_counters counters;
     _Atomic uint64_t rows_scanned;
     _Atomic uint64_t row_bytes; /* of decoded rows, as last seen; 0: no batch yet */
+};
+
+struct lance_picked { /* candidates of one batch, as rows of the fragment */
+    struct lance_run *runs;
+    struct lance_run *kept; /* room for what remains of them */
+    size_t run_count;
+    uint64_t row_count;
 };
 
 struct lance_task {
@@ -61,14 +69,34 @@ struct lance_task {
     struct lance_open_fragment *opened;
     struct lance_pruned_column *pruned; /* filtered columns that have statistics */
     size_t pruned_count;
-    struct lance_observed *observed; /* by filtered column: those that have none */
-    bool started;                    /* by the first batch: what follows is there */
+    struct lance_observed *observed;    /* by filtered column: those that have none */
+    const struct lance_run *candidates; /* the next ones of the fragment, by address */
+    size_t candidate_count;
+    bool all_rows; /* no index has spoken of the fragment */
+    bool started;  /* by the first batch: what follows is there */
     struct lance_field_reader **readers;
     struct ArrowArray *arrays;                       /* by column, within one batch */
     struct ArrowArray row_arrays[LANCE_ROW_COLUMNS]; /* those asked for, within one batch */
     uint8_t *keep;
     struct lance_run *runs;
+    struct lance_picked picked;
 };
+
+/* ---- scan_candidates.c ---- */
+
+void lance_task_find_candidates(struct lance_task *task);
+/* Whether any row of the task is to be looked at. */
+bool lance_task_has_candidates(const struct lance_task *task);
+/* Goes on from *first to the next candidates, at most to *last. Either rows that lie together,
+ * [*first, *last), or single ones between the two (*scattered). *first = *last: there are none. */
+void lance_task_next_candidates(struct lance_task *task, uint64_t *first, uint64_t *last,
+                                bool *scattered);
+/* Picks up to `most` single candidates from the cursor on, at most to row `last`, that are not
+ * deleted. Returns the row to go on from. */
+uint64_t lance_task_pick(struct lance_task *task, uint64_t most, uint64_t last);
+/* Of the rows picked, those in `kept` (runs of the first, second, … row picked) stay. */
+void lance_task_keep_picked(struct lance_task *task, const struct lance_run *kept,
+                            size_t kept_count);
 
 /* ---- row_columns.c ---- */
 

@@ -106,6 +106,7 @@ lake_status lance_scan_next_task(struct lance_scan *scan, struct lance_task **ou
     task->cursor = (index - scan->first_task[task->fragment]) * scan->task_rows;
     task->end =
         BASE_MIN(task->cursor + scan->task_rows, scan->dataset->fragment_rows[task->fragment]);
+    lance_task_find_candidates(task);
     *out = task;
     return LAKE_OK;
 }
@@ -154,6 +155,8 @@ void lance_task_free(struct lance_task *task)
     base_free(task->arrays);
     base_free(task->keep);
     base_free(task->runs);
+    base_free(task->picked.runs);
+    base_free(task->picked.kept);
     base_free(task);
 }
 
@@ -202,9 +205,15 @@ static lake_status alloc_selection(struct lance_task *task, struct lake_error *e
     base_free(task->runs);
     task->keep = base_alloc_array((size_t)task->batch_rows, 1);
     task->runs = base_alloc_array((size_t)task->batch_rows / 2 + 1, sizeof(*task->runs));
-    return task->keep == NULL || task->runs == NULL
-               ? base_fail_no_memory(err, (size_t)task->batch_rows)
-               : LAKE_OK;
+    bool enough = task->keep != NULL && task->runs != NULL;
+    if (enough && !task->all_rows) {
+        base_free(task->picked.runs);
+        base_free(task->picked.kept);
+        task->picked.runs = base_alloc_array((size_t)task->batch_rows, sizeof(*task->runs));
+        task->picked.kept = base_alloc_array((size_t)task->batch_rows, sizeof(*task->runs));
+        enough = task->picked.runs != NULL && task->picked.kept != NULL;
+    }
+    return enough ? LAKE_OK : base_fail_no_memory(err, (size_t)task->batch_rows);
 }
 
 /* The statistics of the columns that are filtered on, as far as there are any. */
@@ -281,26 +290,34 @@ static lake_status start_task(struct lance_task *task, struct lake_error *err)
     return status;
 }
 
-static lake_status read_column(struct lance_task *task, size_t column, uint64_t start,
-                               uint64_t count, struct lake_error *err)
+static lake_status read_runs(struct lance_task *task, size_t column, const struct lance_run *runs,
+                             size_t run_count, uint64_t count, struct lake_error *err)
 {
     const struct lance_field *field = task->scan->columns[column].field;
     if (task->readers[column] == NULL) {
         return lance_array_of_nulls(task->scan->columns[column].type, count, &task->arrays[column],
                                     err);
     }
-    lake_status status =
-        lance_field_reader_read(task->readers[column], start, count, &task->arrays[column], err);
+    lake_status status = lance_field_reader_read_runs(task->readers[column], runs, run_count,
+                                                      &task->arrays[column], err);
     if (status != LAKE_OK) {
         const struct lance_dataset *dataset = task->scan->dataset;
+        const struct lance_run *last = &runs[run_count - 1];
         return lake_fail_wrap(err, status,
                               "column %s, rows %" PRIu64 " to %" PRIu64 " of fragment %" PRIu64
                               ", version %" PRIu64 " cannot be read",
-                              field->name, start, start + count - 1,
+                              field->name, runs[0].start, last->start + last->count - 1,
                               dataset->manifest->pb->fragments[task->fragment]->id,
                               lance_dataset_version(dataset));
     }
     return LAKE_OK;
+}
+
+static lake_status read_column(struct lance_task *task, size_t column, uint64_t start,
+                               uint64_t count, struct lake_error *err)
+{
+    struct lance_run run = {start, count};
+    return read_runs(task, column, &run, 1, count, err);
 }
 
 /* ---- one batch ---- */
@@ -418,6 +435,57 @@ static lake_status read_survivors(struct lance_task *task, uint64_t count,
     return status;
 }
 
+/* The filters on the rows picked; what remains of them stays picked. */
+static lake_status select_picked(struct lance_task *task, struct survivors *out,
+                                 struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    uint64_t count = task->picked.row_count;
+    lake_status status = LAKE_OK;
+    memset(task->keep, 1, (size_t)count);
+    for (size_t i = 0; i < scan->filtered_count && status == LAKE_OK; i++) {
+        if (memchr(task->keep, 1, (size_t)count) == NULL) {
+            break;
+        }
+        status = read_runs(task, i, task->picked.runs, task->picked.run_count, count, err);
+        for (size_t j = 0; status == LAKE_OK && j < scan->columns[i].predicate_count; j++) {
+            status = lance_predicate_apply(scan->columns[i].predicates[j], &task->arrays[i],
+                                           task->keep, err);
+        }
+    }
+    if (status == LAKE_OK) {
+        *out = find_runs(task, count);
+        lance_task_keep_picked(task, task->runs, out->run_count);
+    }
+    return status;
+}
+
+/* The survivors' columns: those that were filtered on are there, of all that were picked. */
+static lake_status read_picked(struct lance_task *task, struct survivors survivors,
+                               struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    struct lance_picked *picked = &task->picked;
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
+        if (scan->columns[i].output == LANCE_NO_OUTPUT) {
+            continue;
+        }
+        if (task->arrays[i].release == NULL) {
+            status = read_runs(task, i, picked->runs, picked->run_count, survivors.row_count, err);
+        } else if (survivors.row_count < picked->row_count) {
+            status = keep_runs(task, i, task->runs, survivors.run_count, err);
+        }
+    }
+    if (status != LAKE_OK || scan->row_columns == 0) {
+        return status;
+    }
+    for (size_t r = 0; r < picked->run_count; r++) {
+        picked->runs[r].start -= task->cursor;
+    }
+    return lance_row_columns_read(task, picked->runs, picked->run_count, survivors.row_count, err);
+}
+
 /* Moves the projected columns into one struct array. */
 static lake_status assemble(struct lance_task *task, uint64_t row_count, struct ArrowArray *out,
                             struct lake_error *err)
@@ -478,6 +546,26 @@ static lake_status next_batch(struct lance_task *task, uint64_t count, bool *pro
     return status;
 }
 
+static lake_status next_picked_batch(struct lance_task *task, bool *produced,
+                                     struct ArrowArray *out, struct lake_error *err)
+{
+    struct survivors survivors = {0, 0};
+    lake_status status = LAKE_OK;
+    *produced = false;
+    if (task->picked.row_count > 0) {
+        status = select_picked(task, &survivors, err);
+    }
+    if (status == LAKE_OK && survivors.row_count > 0) {
+        status = read_picked(task, survivors, err);
+    }
+    if (status == LAKE_OK && survivors.row_count > 0) {
+        status = assemble(task, survivors.row_count, out, err);
+        *produced = status == LAKE_OK;
+    }
+    release_arrays(task);
+    return status;
+}
+
 /* Bytes of a column's buffers, near enough: strings and lists by their offsets. */
 static uint64_t decoded_bytes(const struct ArrowSchema *schema, const struct ArrowArray *array)
 {
@@ -506,15 +594,21 @@ static uint64_t decoded_bytes(const struct ArrowSchema *schema, const struct Arr
     return bytes;
 }
 
-/* How many rows the next batch takes. Decoded values may be far larger than encoded ones, so a scan
- * begins with a small batch and goes by what it then sees. */
-static uint64_t next_count(const struct lance_task *task)
+/* How many rows the next batch takes at most. Decoded values may be far larger than encoded ones,
+ * so a scan begins with a small batch and goes by what it then sees. */
+static uint64_t most_rows(const struct lance_task *task)
 {
     const struct lance_scan *scan = task->scan;
     uint64_t seen = atomic_load_explicit(&scan->row_bytes, memory_order_relaxed);
-    uint64_t count = BASE_MIN(task->batch_rows, task->end - task->cursor);
-    count = BASE_MIN(count, task->encoded_rows);
+    uint64_t count = BASE_MIN(task->batch_rows, task->encoded_rows);
     count = BASE_MIN(count, seen == 0 ? FIRST_BATCH_ROWS : scan->batch_bytes / seen);
+    return BASE_MAX(count, 1);
+}
+
+static uint64_t next_count(const struct lance_task *task)
+{
+    const struct lance_scan *scan = task->scan;
+    uint64_t count = BASE_MIN(most_rows(task), task->end - task->cursor);
     /* Whole batches begin at multiples of their size, as chunks do, which are then decoded straight
      * into the batch. */
     count = BASE_MIN(count, scan->batch_rows - task->cursor % scan->batch_rows);
@@ -537,7 +631,10 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
                             struct lake_error *err)
 {
     bool produced = false;
-    if (task->opened == NULL) {
+    if (!lance_task_has_candidates(task)) {
+        task->cursor = task->end;
+    }
+    if (task->opened == NULL && task->cursor < task->end) {
         lake_status status = open_task(task, err);
         if (status != LAKE_OK) {
             return status;
@@ -545,6 +642,7 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
     }
     while (task->cursor < task->end) {
         uint64_t last = task->end;
+        bool scattered;
         if (is_stopped(task->scan)) {
             return lake_fail(err, LAKE_CANCELLED, "the scan was stopped");
         }
@@ -552,15 +650,22 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
             lance_prune(task->pruned, task->pruned_count, task->cursor, task->end, &task->cursor,
                         &last);
         }
-        if (task->cursor == task->end) {
-            break; /* nothing more can pass */
+        lance_task_next_candidates(task, &task->cursor, &last, &scattered);
+        if (task->cursor == last) {
+            continue; /* nothing up to here can pass */
         }
         lake_status status = task->started ? LAKE_OK : start_task(task, err);
         if (status != LAKE_OK) {
             return status;
         }
         uint64_t count = BASE_MIN(next_count(task), last - task->cursor);
-        status = next_batch(task, count, &produced, out, err);
+        uint64_t next = task->cursor + count;
+        if (scattered) {
+            next = lance_task_pick(task, most_rows(task), last);
+            count = task->picked.row_count;
+        }
+        status = scattered ? next_picked_batch(task, &produced, out, err)
+                           : next_batch(task, count, &produced, out, err);
         if (status == LAKE_RESOURCE_EXHAUSTED && count > 1) {
             task->encoded_rows = count / 2; /* values far above the average (L20) */
             continue;
@@ -568,7 +673,7 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
         if (status != LAKE_OK) {
             return status;
         }
-        task->cursor += count;
+        task->cursor = next;
         atomic_fetch_add_explicit(&task->scan->rows_scanned, count, memory_order_relaxed);
         if (produced) {
             note_size(task->scan, out);

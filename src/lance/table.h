@@ -163,6 +163,13 @@ void lance_deletions_unref(struct lance_deletions *deletions); /* NULL is allowe
  * DATA_LOSS for a malformed one or a row outside. */
 lake_status lance_roaring_decode(struct lake_bytes bytes, uint64_t row_count, uint64_t *words,
                                  struct lake_error *err);
+/* The same, container by container: `words` are the bits of [start, start + 65,536). */
+#define LANCE_ROARING_WORDS 1024
+lake_status lance_roaring_visit(struct lake_bytes bytes,
+                                lake_status (*visit)(void *context, uint64_t start,
+                                                     const uint64_t words[LANCE_ROARING_WORDS],
+                                                     struct lake_error *err),
+                                void *context, struct lake_error *err);
 /* The reverse: bits below `bit_count` as a bitmap that every reader of roaring understands. */
 lake_status lance_roaring_encode(const uint64_t *words, uint64_t bit_count, struct base_buffer *out,
                                  struct lake_error *err);
@@ -180,7 +187,8 @@ static inline bool lance_deletions_has(const struct lance_deletions *deletions, 
 enum lance_cached {
     LANCE_CACHED_MANIFEST,
     LANCE_CACHED_FILE,
-    LANCE_CACHED_DELETIONS
+    LANCE_CACHED_DELETIONS,
+    LANCE_CACHED_INDEX
 };
 /* The object under `key` with a new reference, or NULL. `cache` may be NULL. */
 void *lance_cache_get(struct lance_cache *cache, enum lance_cached kind, const char *key);
@@ -306,6 +314,18 @@ lake_status lance_predicate_apply(const struct lance_predicate *predicate,
 struct lance_zones;
 bool lance_predicate_may_pass(const struct lance_predicate *predicate,
                               const struct lance_zones *zones, size_t zone);
+
+/* The same for bounds that are values: of an index's page or zone. */
+struct lance_bounds {
+    const struct ArrowArray *low; /* of the column's type; null: not known, or all are null */
+    const struct ArrowArray *high;
+    uint64_t at; /* the row of both */
+    uint64_t null_count;
+    uint64_t nan_count; /* when the bounds may leave them out; else 0 */
+    uint64_t row_count;
+};
+bool lance_predicate_may_pass_bounds(const struct lance_predicate *predicate,
+                                     const struct lance_bounds *bounds);
 
 struct lance_pruned_column {
     const struct lance_zones *zones;

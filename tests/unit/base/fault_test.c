@@ -60,6 +60,24 @@ static void kill_ends_the_process_by_sigkill(void **state)
     assert_int_equal(WTERMSIG(result), SIGKILL);
 }
 
+static void pause_waits_to_be_continued(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)base_fault_configure("p:1:pause", NULL);
+        (void)BASE_FAULT("p", NULL);
+        _exit(7);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, WUNTRACED), child);
+    assert_true(WIFSTOPPED(result));
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 7);
+}
+
 static void malformed_specifications_are_refused_and_change_nothing(void **state)
 {
     (void)state;
@@ -103,6 +121,7 @@ int main(void)
         cmocka_unit_test(error_comes_at_the_nth_hit_of_its_name_once),
         cmocka_unit_test(stop_waits),
         cmocka_unit_test(kill_ends_the_process_by_sigkill),
+        cmocka_unit_test(pause_waits_to_be_continued),
         cmocka_unit_test(malformed_specifications_are_refused_and_change_nothing),
         cmocka_unit_test(nth_allocation_fails_once_and_all_are_counted),
     };

@@ -77,6 +77,54 @@ static void every_length_and_cut_agrees_with_hashlib(void **state)
     base_sha256_free(NULL);
 }
 
+/* A pair fed in pieces of `piece`, with parts of `part` bytes, against a digest of each. */
+static void check_pair(bool portable, const uint8_t *data, size_t size, size_t piece, size_t part)
+{
+    struct base_sha256_pair *pair;
+    uint8_t got[BASE_SHA256_BYTES];
+    uint8_t whole[BASE_SHA256_BYTES];
+    uint8_t expected[BASE_SHA256_BYTES];
+    size_t start = 0;
+    assert_int_equal(base_sha256_pair_new(portable, &pair, NULL), LAKE_OK);
+    for (size_t at = 0; at < size;) {
+        size_t take = BASE_MIN(BASE_MIN(piece, size - at), start + part - at);
+        assert_int_equal(base_sha256_pair_update(pair, (struct lake_bytes){data + at, take}, NULL),
+                         LAKE_OK);
+        at += take;
+        if (at < start + part)
+            continue;
+        assert_int_equal(base_sha256_pair_next(pair, got, NULL), LAKE_OK);
+        (void)base_sha256_once((struct lake_bytes){data + start, part}, expected, NULL);
+        assert_memory_equal(got, expected, sizeof(got));
+        start = at;
+    }
+    assert_int_equal(base_sha256_pair_final(pair, whole, got, NULL), LAKE_OK);
+    (void)base_sha256_once((struct lake_bytes){data + start, size - start}, expected, NULL);
+    assert_memory_equal(got, expected, sizeof(got));
+    (void)base_sha256_once((struct lake_bytes){data, size}, expected, NULL);
+    assert_memory_equal(whole, expected, sizeof(whole));
+    base_sha256_pair_free(pair);
+}
+
+static void a_pair_is_two_digests(void **state)
+{
+    static const size_t pieces[] = {1, 63, 64, 65, 200, 5000};
+    static const size_t parts[] = {64, 128, 640, 4096};
+    uint8_t data[3000];
+    (void)state;
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (uint8_t)(i * i % 251);
+    for (int portable = 0; portable < 2; portable++) {
+        for (size_t i = 0; i < BASE_ARRAY_LEN(pieces); i++) {
+            for (size_t k = 0; k < BASE_ARRAY_LEN(parts); k++) {
+                for (size_t size = 0; size < 300; size++)
+                    check_pair(portable != 0, data, size, pieces[i], parts[k]);
+                check_pair(portable != 0, data, sizeof(data), pieces[i], parts[k]);
+            }
+        }
+    }
+}
+
 static void ended_digest_takes_nothing_until_it_is_reset(void **state)
 {
     (void)state;
@@ -100,6 +148,12 @@ static void out_of_memory_is_an_error(void **state)
     struct base_sha256 *hash;
     base_fault_fail_nth_alloc(1);
     assert_int_equal(base_sha256_new(&hash, NULL), LAKE_RESOURCE_EXHAUSTED);
+    for (unsigned nth = 1; nth <= 3; nth++) {
+        struct base_sha256_pair *pair = NULL;
+        base_fault_fail_nth_alloc(nth);
+        assert_int_equal(base_sha256_pair_new(true, &pair, NULL), LAKE_RESOURCE_EXHAUSTED);
+        assert_null(pair);
+    }
     base_fault_fail_nth_alloc(0);
 }
 
@@ -139,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nist_examples_are_reproduced),
         cmocka_unit_test(every_length_and_cut_agrees_with_hashlib),
+        cmocka_unit_test(a_pair_is_two_digests),
         cmocka_unit_test(ended_digest_takes_nothing_until_it_is_reset),
         cmocka_unit_test(out_of_memory_is_an_error),
         cmocka_unit_test(hexadecimal_goes_both_ways),

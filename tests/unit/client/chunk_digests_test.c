@@ -39,6 +39,7 @@ static void make_record(int64_t size, size_t piece, struct base_buffer *out)
 {
     struct chunk_builder *builder = NULL;
     uint8_t sha256[BASE_SHA256_BYTES];
+    uint8_t made[BASE_SHA256_BYTES];
     base_buffer_init(out, CHUNK_MAX_RECORD_BYTES);
     assert_int_equal(base_sha256_once((struct lake_bytes){bytes, (size_t)size}, sha256, NULL), 0);
     assert_int_equal(chunk_builder_new(&builder, NULL), LAKE_OK);
@@ -46,7 +47,8 @@ static void make_record(int64_t size, size_t piece, struct base_buffer *out)
         struct lake_bytes data = {bytes + at, BASE_MIN(piece, (size_t)size - at)};
         assert_int_equal(chunk_builder_update(builder, data, NULL), LAKE_OK);
     }
-    assert_int_equal(chunk_builder_finish(builder, sha256, out, NULL), LAKE_OK);
+    assert_int_equal(chunk_builder_finish(builder, made, out, NULL), LAKE_OK);
+    assert_memory_equal(made, sha256, sizeof(made));
     chunk_builder_free(builder);
 }
 

@@ -1,0 +1,131 @@
+/*
+ * The rows that indices leave of a task. Where many lie together they are read like all rows;
+ * single ones are picked and read by themselves, as a take does.
+ */
+#include "scan.h"
+
+#define TOGETHER 512 /* rows in a run, from which on it is read by itself */
+
+static uint64_t base_address(const struct lance_task *task)
+{
+    return task->scan->dataset->manifest->pb->fragments[task->fragment]->id << 32;
+}
+
+void lance_task_find_candidates(struct lance_task *task)
+{
+    const struct lance_candidates *all = &task->scan->candidates;
+    task->all_rows = all->used == 0 || !all->known[task->fragment];
+    if (task->all_rows) {
+        return;
+    }
+    const struct lance_run *runs = all->runs + all->first[task->fragment];
+    size_t count = all->first[task->fragment + 1] - all->first[task->fragment];
+    size_t passed = lance_runs_from(runs, count, base_address(task) + task->cursor);
+    task->candidates = runs + passed;
+    task->candidate_count = count - passed;
+}
+
+bool lance_task_has_candidates(const struct lance_task *task)
+{
+    return task->all_rows ||
+           (task->candidate_count > 0 && task->candidates->start < base_address(task) + task->end);
+}
+
+/* The first candidates from row `from` on and before `end`, as rows of the fragment. */
+static bool next_run(struct lance_task *task, uint64_t from, uint64_t end, struct lance_run *out)
+{
+    uint64_t base = base_address(task);
+    while (task->candidate_count > 0 &&
+           task->candidates->start + task->candidates->count <= base + from) {
+        task->candidates++;
+        task->candidate_count--;
+    }
+    if (task->candidate_count == 0 || task->candidates->start >= base + end) {
+        return false;
+    }
+    uint64_t run_end = task->candidates->start + task->candidates->count - base;
+    out->start = task->candidates->start < base + from ? from : task->candidates->start - base;
+    out->count = BASE_MIN(run_end, end) - out->start;
+    return true;
+}
+
+void lance_task_next_candidates(struct lance_task *task, uint64_t *first, uint64_t *last,
+                                bool *scattered)
+{
+    struct lance_run run;
+    *scattered = false;
+    if (task->all_rows) {
+        return;
+    }
+    if (!next_run(task, *first, *last, &run)) {
+        *first = *last;
+        return;
+    }
+    *first = run.start;
+    *scattered = run.count < TOGETHER;
+    if (!*scattered) {
+        *last = run.start + run.count;
+    }
+}
+
+static void add_row(struct lance_picked *picked, uint64_t row)
+{
+    struct lance_run *last = &picked->runs[picked->run_count];
+    if (picked->run_count > 0 && last[-1].start + last[-1].count == row) {
+        last[-1].count++;
+    } else {
+        *last = (struct lance_run){row, 1};
+        picked->run_count++;
+    }
+    picked->row_count++;
+}
+
+uint64_t lance_task_pick(struct lance_task *task, uint64_t most, uint64_t last)
+{
+    const struct lance_deletions *deletions = task->opened->deletions;
+    struct lance_picked *picked = &task->picked;
+    struct lance_run run;
+    uint64_t at = task->cursor;
+    picked->run_count = 0;
+    picked->row_count = 0;
+    while (next_run(task, at, last, &run)) {
+        if (run.count >= TOGETHER) {
+            return run.start;
+        }
+        for (at = run.start; at < run.start + run.count; at++) {
+            if (picked->row_count == most) {
+                return at;
+            }
+            if (deletions == NULL || !lance_deletions_has(deletions, at)) {
+                add_row(picked, at);
+            }
+        }
+    }
+    return last;
+}
+
+void lance_task_keep_picked(struct lance_task *task, const struct lance_run *kept,
+                            size_t kept_count)
+{
+    struct lance_picked *picked = &task->picked;
+    struct lance_run *out = picked->kept;
+    size_t count = 0;
+    size_t run = 0;
+    uint64_t before = 0; /* rows of the runs before `run` */
+    for (size_t k = 0; k < kept_count; k++) {
+        uint64_t at = kept[k].start;
+        uint64_t end = at + kept[k].count;
+        while (at < end) {
+            while (at >= before + picked->runs[run].count) {
+                before += picked->runs[run++].count;
+            }
+            uint64_t skip = at - before;
+            uint64_t taken = BASE_MIN(end - at, picked->runs[run].count - skip);
+            out[count++] = (struct lance_run){picked->runs[run].start + skip, taken};
+            at += taken;
+        }
+    }
+    picked->kept = picked->runs;
+    picked->runs = out;
+    picked->run_count = count;
+}
