@@ -465,7 +465,8 @@ void lake_pending_appends_fini(struct lake_pending_appends *pending);
 /*
  * Sends exactly this pending append and fills `result` (may be NULL) as lake_append_batches does;
  * there are no locations. What the server refuses for good (other rows under the same ID, a table
- * that has changed, an ID that has expired) is removed; other errors keep it. NOT_FOUND: none of
+ * that has changed or was dropped, an ID that has expired) is removed; it is never added to another
+ * table of the same name (FAILED_PRECONDITION). Other errors keep it. NOT_FOUND: none of
  * this ID. FAILED_PRECONDITION: it is being sent just now, or it belongs to another lake or tenant.
  * DATA_LOSS: its file is damaged.
  */

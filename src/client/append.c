@@ -28,6 +28,8 @@ static lake_status encode_descriptor(const struct client_append *append, struct 
     command.name = &name;
     command.has_operation_id = 1;
     command.operation_id = client_binary(base_str_of(append->operation_id));
+    command.has_expected_incarnation = append->pending != NULL && append->incarnation[0] != '\0';
+    command.expected_incarnation = client_binary(base_str_of(append->incarnation));
     lake_status status =
         base_buffer_reserve(&message, lake_pb__append_command__get_packed_size(&command), err);
     if (status == LAKE_OK) {
@@ -341,14 +343,16 @@ static lake_status run(lake_client *client, struct client_append *append,
 {
     struct base_buffer buffer;
     base_buffer_init(&buffer, COMMAND_BYTES);
-    lake_status status = encode_descriptor(append, &buffer, err);
+    lake_status status = begin_pending(client, append, err);
+    if (status == LAKE_OK)
+        status = encode_descriptor(append, &buffer, err);
     struct lake_bytes descriptor = base_buffer_view(&buffer);
     if (status == LAKE_OK)
-        status = begin_pending(client, append, err);
-    if (status == LAKE_OK)
         status = check_size(append, descriptor, err);
-    if (status == LAKE_OK && append->pending != NULL)
+    if (status == LAKE_OK && append->pending != NULL) {
         status = pending_file_publish(append->pending, err);
+        append->joined = pending_file_was_there(append->pending);
+    }
     if (status == LAKE_OK)
         status = send(client, append, descriptor, result, err);
     pending_file_free(append->pending);
@@ -380,13 +384,36 @@ lake_status client_operation_id(const char *given, char out[LAKE_OPERATION_ID_BY
     return LAKE_OK;
 }
 
+/* Whether the table is a new one, with the same columns, which the cache did not know; the append
+ * is for that one then. */
+static bool was_made_anew(lake_client *client, struct client_append *append)
+{
+    struct client_schema *now = NULL;
+    char path[256];
+    if (client_table_schema(client, append->namespace_name, append->table, &now, NULL) != LAKE_OK)
+        return false;
+    bool anew = strcmp(now->incarnation, append->incarnation) != 0 &&
+                client_columns_equal(&now->arrow, append->schema, path, sizeof(path));
+    if (anew)
+        memcpy(append->incarnation, now->incarnation, sizeof(append->incarnation));
+    client_schema_unref(now);
+    return anew;
+}
+
 lake_status client_append_commit(lake_client *client, struct client_append *append,
                                  const char *operation_id, struct lake_insert_result *result,
                                  struct lake_error *err)
 {
     lake_status status = client_operation_id(operation_id, result->operation_id, err);
     append->operation_id = result->operation_id;
-    return status == LAKE_OK ? run(client, append, result, err) : status;
+    if (status == LAKE_OK)
+        status = run(client, append, result, err);
+    if (status == LAKE_FAILED_PRECONDITION && client->upload_checkpoint_dir != NULL &&
+        !append->joined && was_made_anew(client, append)) {
+        lake_error_clear(err);
+        status = run(client, append, result, err);
+    }
+    return status;
 }
 
 void client_append_hand_over(struct lake_insert_result *from, lake_status status,

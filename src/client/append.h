@@ -12,6 +12,10 @@ struct client_append {
     size_t batch_count;
     bool borrowed; /* the batches' buffers are the caller's, valid during the call only */
     const char *operation_id;
+    /* Of the table, as it was when the rows were checked. What is written down is for this one, and
+     * never added to another of the same name (NAT-5). */
+    char incarnation[BASE_UUID_TEXT_BYTES];
+    bool joined;                  /* the same append was written down before */
     struct pending_file *pending; /* where the append is written down; NULL: nowhere */
     /* One that was written down before: its messages are sent as they are, there are no batches. */
     const struct pending_record *recorded;

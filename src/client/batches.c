@@ -164,7 +164,7 @@ static lake_status count_dictionaries(const struct ArrowSchema *schema, size_t d
 }
 
 /* A schema in the cache may be that of a table which has been dropped and created again since. */
-static lake_status check_schema(lake_client *client, const struct client_append *append,
+static lake_status check_schema(lake_client *client, struct client_append *append,
                                 struct lake_error *err)
 {
     char path[256] = "";
@@ -179,6 +179,8 @@ static lake_status check_schema(lake_client *client, const struct client_append 
             client_table_schema(client, append->namespace_name, append->table, &registered, err);
         if (status == LAKE_OK)
             equal = client_columns_equal(&registered->arrow, append->schema, path, sizeof(path));
+        if (equal)
+            memcpy(append->incarnation, registered->incarnation, sizeof(append->incarnation));
         client_schema_unref(registered);
     }
     if (status == LAKE_OK && !equal)

@@ -91,6 +91,7 @@ bool client_columns_equal(const struct ArrowSchema *a, const struct ArrowSchema 
 /* An immutable table schema, shared by the cache and its users. */
 struct client_schema {
     atomic_uint references;
+    char incarnation[BASE_UUID_TEXT_BYTES]; /* of the table; "": the server did not say */
     struct ArrowSchema arrow;
 };
 void client_schema_unref(struct client_schema *schema);

@@ -32,7 +32,8 @@ static lake_status at_place(struct lake_error *err, lake_status status, size_t r
 
 struct rows {
     const struct client_insert *insert;
-    const struct ArrowSchema *schema;
+    const struct client_schema *table;
+    const struct ArrowSchema *schema; /* the table's */
     const struct lake_value *values;
     size_t row_count;
     int64_t *places; /* for each column of the schema its place in a row's values, or -1 */
@@ -284,6 +285,7 @@ static lake_status insert_rows(lake_client *client, struct rows *rows,
             .batches = &batch,
             .batch_count = 1,
         };
+        memcpy(append.incarnation, rows->table->incarnation, sizeof(append.incarnation));
         status = client_append_commit(client, &append, NULL, result, err);
     }
     if (status != LAKE_OK && status != LAKE_OUTCOME_UNKNOWN)
@@ -312,7 +314,7 @@ lake_status lake_insert_many(lake_client *client, const char *sql, const struct 
     if (status == LAKE_OK)
         status = client_table_schema(client, insert.namespace_name, insert.table, &schema, err);
     if (status == LAKE_OK) {
-        struct rows rows = {&insert, &schema->arrow, values, row_count, NULL};
+        struct rows rows = {&insert, schema, &schema->arrow, values, row_count, NULL};
         status = insert_rows(client, &rows, &filled, err);
     }
     client_schema_unref(schema);

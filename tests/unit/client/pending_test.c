@@ -188,6 +188,65 @@ static void a_rejection_removes_the_file(void **state)
     assert_int_equal(count_rows(durable->fixture, "kept.t"), 6);
 }
 
+/* By another client, so that the cache of this one does not know. */
+static void drop_and_create(struct durable *durable)
+{
+    struct fixture *fixture = durable->fixture;
+    lake_client *own = fixture->client;
+    OK(fixture, lake_connect(fixture->address, NULL, &fixture->client, &fixture->err));
+    OK(fixture, lake_drop_table(fixture->client, "kept.t", &fixture->err));
+    CREATE(fixture, "kept.t", "id:int64");
+    lake_client_unref(fixture->client);
+    fixture->client = own;
+}
+
+static void a_pending_append_is_never_added_to_another_table_of_its_name(void **state)
+{
+    struct durable *durable = *state;
+    leave_pending(durable, ids[0], 0, 4);
+    leave_pending(durable, ids[1], 4, 3);
+    drop_and_create(durable);
+    FAILS(
+        durable->fixture, LAKE_FAILED_PRECONDITION, "dropped and created again",
+        lake_resume_pending_append(durable->fixture->client, ids[0], NULL, &durable->fixture->err));
+    /* The one who asks again for the same append is refused as well, and then hears of the new
+     * table. */
+    lake_schema_cache_clear(durable->fixture->client);
+    FAILS(durable->fixture, LAKE_ALREADY_EXISTS, "pending", append(durable, ids[1], 4, 3, NULL));
+    FAILS(
+        durable->fixture, LAKE_FAILED_PRECONDITION, "dropped and created again",
+        lake_resume_pending_append(durable->fixture->client, ids[1], NULL, &durable->fixture->err));
+    assert_int_equal(count_files(durable), 0);
+    assert_int_equal(count_rows(durable->fixture, "kept.t"), 0);
+}
+
+static void asking_again_with_a_stale_cache_adds_nothing_to_the_new_table(void **state)
+{
+    struct durable *durable = *state;
+    OK(durable->fixture, append(durable, NULL, 0, 1, NULL));
+    leave_pending(durable, ids[0], 0, 4);
+    drop_and_create(durable);
+    FAILS(durable->fixture, LAKE_FAILED_PRECONDITION, "dropped and created again",
+          append(durable, ids[0], 0, 4, NULL));
+    assert_int_equal(count_rows(durable->fixture, "kept.t"), 0);
+    assert_int_equal(count_files(durable), 0);
+}
+
+static void a_new_append_goes_to_the_new_table_though_the_cache_is_stale(void **state)
+{
+    struct durable *durable = *state;
+    OK(durable->fixture, append(durable, NULL, 0, 1, NULL));
+    drop_and_create(durable);
+    OK(durable->fixture, append(durable, NULL, 5, 2, NULL));
+    assert_int_equal(count_rows(durable->fixture, "kept.t"), 2);
+    drop_and_create(durable);
+    struct lake_value value = {.kind = LAKE_VALUE_INT64, .as.int64 = 7};
+    OK(durable->fixture, lake_insert(durable->fixture->client, "INSERT INTO kept.t (id) VALUES (?)",
+                                     &value, 1, NULL, &durable->fixture->err));
+    assert_int_equal(query_number(durable->fixture, "SELECT sum(id)::BIGINT FROM kept.t"), 7);
+    assert_int_equal(count_files(durable), 0);
+}
+
 static void without_a_server_the_rows_stay_pending(void **state)
 {
     struct durable *durable = *state;
@@ -380,6 +439,9 @@ int main(void)
         DURABLE_TEST(an_append_that_was_committed_before_the_crash_is_replayed),
         DURABLE_TEST(the_same_id_joins_its_pending_append_and_other_rows_do_not),
         DURABLE_TEST(a_rejection_removes_the_file),
+        DURABLE_TEST(a_pending_append_is_never_added_to_another_table_of_its_name),
+        DURABLE_TEST(asking_again_with_a_stale_cache_adds_nothing_to_the_new_table),
+        DURABLE_TEST(a_new_append_goes_to_the_new_table_though_the_cache_is_stale),
         DURABLE_TEST(without_a_server_the_rows_stay_pending),
         DURABLE_TEST(a_directory_that_cannot_be_synced_keeps_the_append_unsent),
         DURABLE_TEST(what_was_not_written_to_its_end_leaves_nothing),
