@@ -80,16 +80,17 @@ test-build: deps-test configure
 	@$(MAKE) build
 
 .PHONY: sanitize
-sanitize: deps-test ## The unit tests under ASan and UBSan, the concurrent ones under TSan
+sanitize: deps-test ## The unit tests under ASan and UBSan, the concurrent ones under TSan; fuzzing
 	@tools/sanitize
 
 .PHONY: fuzz
-fuzz: deps-fuzz ## Each fuzz target for FUZZ_SECONDS (60); NAME=… for one
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz $(NAME)
+fuzz: deps-fuzz ## Each fuzz target for FUZZ_SECONDS (60); NAME=… for some, such as 'lance_*'
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz $(if $(NAME),'$(NAME)')
 
 .PHONY: soak
-soak: test-build ## The long tests: a thousand kills under load, objects of 5 GiB
+soak: test-build deps-fuzz ## The long tests: a thousand kills under load, objects of 5 GiB, hours of fuzzing
 	@tools/test soak
+	@FUZZ_SECONDS=600 tools/fuzz 'lance_*'
 
 .PHONY: bench
 bench: deps-test build ## Measure against the alternatives; NAME=… for one line

@@ -164,14 +164,62 @@ def codec_seeds(layout, buffers):
         yield seed(first(4), 3, find(layout, 5)[0], 5, [buffers[2]])
 
 
+def message(*parts):
+    """Numbers and messages by their field numbers, below 16 and of less than 128 bytes."""
+    return b"".join(struct.pack("<BB", number << 3 | 2, len(value)) + value if isinstance(value, bytes)
+                    else struct.pack("<BB", number << 3, value) for number, value in parts)
+
+
+def more_codec_seeds():
+    """Encodings that stand inside of others, or in layouts that are not mini blocks, on their own."""
+    flat16, flat32, variable = message((1, message((1, 16)))), message((1, message((1, 32)))), message(
+        (2, message((1, message((1, message((1, 32))))))))
+    numbers, texts = struct.pack("<100I", *range(100)), [b"text %d" % i for i in range(20)]
+    offsets = [sum(map(len, texts[:i])) for i in range(len(texts) + 1)]
+    block = struct.pack("<II21I", 32, 92, *offsets) + b"".join(texts)
+    lz4, zstd = pa.Codec("lz4_raw"), pa.Codec("zstd")
+
+    def compressed(scheme, data):
+        if scheme == 1:
+            return struct.pack("<I", len(data)) + lz4.compress(data, asbytes=True)
+        return struct.pack("<Q", len(data)) + zstd.compress(data, asbytes=True)
+
+    def seed(number, use, count, log2, body, data):
+        return struct.pack("<BBHBBH", number - 1, use, count, log2, 0, len(body)) + body + data
+
+    yield seed(3, 2, 50, 5, message((1, b"abcd")), b"")
+    yield seed(3, 3, 50, 5, message((1, b"a longer text")), b"")
+    for tail in (bytes(10), bytes(384)):
+        yield seed(4, 2, 1029, 4, message((1, 16), (3, message((1, message((1, 3)))))), bytes(range(192)) * 2 + tail)
+    yield seed(7, 0, 100, 5, message((1, flat16), (2, flat32), (3, 100)), numbers)
+    for scheme in (1, 2):
+        general = message((1, message((1, scheme))), (3, flat32))
+        yield seed(10, 0, 100, 5, general, compressed(scheme, numbers))
+        yield seed(10, 2, 100, 5, general, compressed(scheme, numbers))
+        yield seed(10, 3, 20, 5, message((1, message((1, scheme))), (3, variable)), compressed(scheme, block))
+    yield seed(13, 0, 10, 5, message((1, message((1, flat32), (2, 32))), (1, message((1, variable), (3, 32)))), bytes(300))
+
+
+def deletion_seeds():
+    """Deletion files as pylance writes them: few rows as an Arrow file, many as a bitmap."""
+    for form, condition in ((0, "i in (1, 5, 99)"), (0, "i > 700 and i < 800"), (1, "i % 3 = 1 and i < 16000"), (1, "i < 6000")):
+        with tempfile.TemporaryDirectory() as where:
+            lance.write_dataset(pa.table({"i": range(30000)}), where + "/t")
+            lance.dataset(where + "/t").delete(condition)
+            file, = pathlib.Path(where, "t", "_deletions").iterdir()
+            assert file.suffix == (".arrow", ".bin")[form]
+            yield bytes([form]) + file.read_bytes()
+    yield bytes([2]) + bytes.fromhex("3a300000010000000000020010000000000001000200")  # an index's fragments
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     seen = {}
 
-    def put(target, seed):
+    def put(target, seed, most=6000):
         (out / target).mkdir(parents=True, exist_ok=True)
         seen[target] = seen.get(target, 0) + 1
-        if len(seed) < 6000:
+        if len(seed) < most:
             (out / target / hashlib.sha256(seed).hexdigest()[:16]).write_bytes(seed)
 
     for kind, array, metadata in COLUMNS:
@@ -196,6 +244,10 @@ def main():
                         put("lance_codec", seed)
             if kind in (0, 5, 7, 10, 12, 15, 16, 17, 18, 19, 20, 23) and (kind, minor) != (20, 0) and len(data) < 2500:
                 put("lance_file", data)
+    for seed in more_codec_seeds():
+        put("lance_codec", seed)
+    for seed in deletion_seeds():
+        put("lance_deletion", seed, 10000)
     documents = [b"\x20\0\0\0\0\0\0\0", b"\x20\0\0\0\x20\0\0\x09\x60\x3f\xf8\0\0\0\0\0\0", b"\x80\0\0\0",
                  bytes.fromhex("4000000110000001500000286140000001100000015000001b6280000002200000025000000d50014000000110000001"
                                "0000000063"), bytes.fromhex("400000021000000110000001200000022000000261625001 5002".replace(" ", ""))]
