@@ -209,6 +209,18 @@ def test_case_O13_aborting_removes_the_parts_and_may_be_repeated(server, client,
     assert not found.get("Uploads")
 
 
+@pytest.mark.soak
+def test_case_O02_services_take_10000_parts_and_no_more_are_sent(server, client):
+    """Parts of 256 bytes, so a service refuses to complete them, for that reason alone."""
+    part = 256
+    done = server.upload_in_parts("parts/most", part, part * 10000)
+    assert done.startswith("INVALID_ARGUMENT") and "EntityTooSmall" in done, done
+    assert not client.list_multipart_uploads(Bucket=BUCKET, Prefix="parts/").get("Uploads")
+    done = server.upload_in_parts("parts/more", part, part * 10000 + 1)
+    assert done.startswith("OUT_OF_RANGE an object has at most 10000 parts"), done
+    assert not client.list_multipart_uploads(Bucket=BUCKET, Prefix="parts/").get("Uploads")
+
+
 @pytest.mark.parametrize("payload", [1, 2, 3], ids=["unsigned", "signed", "chunks"])
 def test_payloads_signed_in_every_way_are_accepted(server, client, tmp_path, payload):
     data = bytes_of(5 * MIB + 12345, payload)

@@ -7,6 +7,7 @@ import http.server
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -17,8 +18,11 @@ import urllib.request
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
+from credential_services import Services  # noqa: E402
 from lake_server import BUILD, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
+from server import FaultServer  # noqa: E402
 
 MIB = 1024 * 1024
 DATA = random.Random(81).randbytes(17 * MIB + 5)  # three ranges
@@ -173,6 +177,24 @@ def test_missing_and_damaged_objects_are_told(s3, lake, tmp_path):
     s3.boto3().delete_object(Bucket=BUCKET, Key=key_of(where))
     assert_fails(read(lake, "open", where, token="token-of-ann"), "NOT_FOUND")
     assert_fails(read(lake, "range", where, 0, 5, token="token-of-ann"), "NOT_FOUND")
+
+
+def test_case_O07_urls_that_query_signs_end_with_its_credentials(tmp_path):
+    """Ten minutes, though an hour is asked for; less than that as asked."""
+    with FaultServer({}) as stage, Services(lives=[600]) as services:
+        env = {"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+               "AWS_EC2_METADATA_DISABLED": "true", "no_proxy": "127.0.0.1",
+               "AWS_CONTAINER_CREDENTIALS_FULL_URI": services.url + "/container",
+               "AWS_CONTAINER_AUTHORIZATION_TOKEN": "container-auth",
+               "AWS_ENDPOINT_URL_S3": stage.endpoint, "LAKE_S3_BUCKET": BUCKET}
+        where = {"uri": f"s3://{BUCKET}/objects/tenants/development/x", "size_bytes": 1, "sha256": "0" * 64}
+        with LakeServer(tmp_path / "data", env) as server:
+            for asked, least, most in ((3600, 500, 600), (60, 50, 61)):
+                done = read(server, "presign", where, asked)
+                assert done.returncode == 0, done.stderr
+                url, expires = done.stdout.decode().split()
+                assert least < int(expires) / 1000 - time.time() <= most
+                assert least < int(re.search(r"X-Amz-Expires=(\d+)", url).group(1)) <= most
 
 
 def test_a_local_stage_signs_nothing(tmp_path):

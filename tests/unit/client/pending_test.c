@@ -326,6 +326,63 @@ static void a_changed_bit_anywhere_is_found_and_no_token_is_in_the_file(void **s
     assert_int_equal(count_files(durable), 0);
 }
 
+/* A row with 16 dictionaries, all of the one `value`: of a byte, or the rows would take more than
+ * 64 MiB. */
+static void row_of_dictionaries(struct ArrowSchema *schema, struct ArrowArray *batch, int8_t value)
+{
+    static char columns[16][64];
+    const char *pointers[16];
+    for (int i = 0; i < 16; i++) {
+        snprintf(columns[i], sizeof(columns[i]), "d%d:dictionary<int8, int8>", i);
+        pointers[i] = columns[i];
+    }
+    assert_int_equal(lake_schema_parse(pointers, 16, schema, NULL), LAKE_OK);
+    assert_int_equal(ArrowArrayInitFromSchema(batch, schema, NULL), 0);
+    assert_int_equal(ArrowArrayStartAppending(batch), 0);
+    for (int i = 0; i < 16; i++) {
+        ArrowArrayAppendInt(batch->children[i]->dictionary, value);
+        ArrowArrayAppendInt(batch->children[i], 0);
+    }
+    assert_int_equal(ArrowArrayFinishElement(batch), 0);
+    assert_int_equal(ArrowArrayFinishBuildingDefault(batch, NULL), 0);
+}
+
+/* A schema, and 10,000 rows that change all 16 dictionaries each: one append can have no more. */
+static void the_most_messages_there_can_be_are_kept_and_sent(void **state)
+{
+    struct durable *durable = *state;
+    struct fixture *fixture = durable->fixture;
+    static const struct ArrowArray *batches[10000];
+    struct ArrowSchema schema[2];
+    struct ArrowArray rows[2];
+    struct pending_file *file = NULL;
+    struct pending_record record;
+    struct lake_bytes message;
+    row_of_dictionaries(&schema[0], &rows[0], 3);
+    row_of_dictionaries(&schema[1], &rows[1], 5);
+    for (size_t i = 0; i < BASE_ARRAY_LEN(batches); i++)
+        batches[i] = &rows[i % 2];
+    OK(fixture, lake_create_table(fixture->client, "kept.most", &schema[0], &fixture->err));
+    assert_int_equal(base_fault_configure("client.append.kept:1:error", NULL), LAKE_OK);
+    FAILS(fixture, LAKE_OUTCOME_UNKNOWN, "kept as pending",
+          lake_append_batches(fixture->client, "kept.most", &schema[0], batches,
+                              BASE_ARRAY_LEN(batches), ids[0], NULL, &fixture->err));
+    assert_int_equal(base_fault_configure(NULL, NULL), LAKE_OK);
+    OK(fixture, pending_file_open(durable->marks, ids[0], &file, &record, &fixture->err));
+    size_t count = 0;
+    for (struct lake_bytes rest = record.messages; pending_record_next(&rest, &message);)
+        count++;
+    assert_int_equal(count, CLIENT_MAX_MESSAGES);
+    assert_int_equal(count, 170001);
+    pending_file_free(file);
+    OK(fixture, lake_resume_pending_append(fixture->client, ids[0], NULL, &fixture->err));
+    assert_int_equal(query_number(fixture, "SELECT count(*) FROM kept.most WHERE d15 = 5"), 5000);
+    for (int i = 0; i < 2; i++) {
+        rows[i].release(&rows[i]);
+        schema[i].release(&schema[i]);
+    }
+}
+
 static void a_file_under_another_name_and_of_another_lake_is_refused(void **state)
 {
     struct durable *durable = *state;
@@ -446,6 +503,7 @@ int main(void)
         DURABLE_TEST(a_directory_that_cannot_be_synced_keeps_the_append_unsent),
         DURABLE_TEST(what_was_not_written_to_its_end_leaves_nothing),
         DURABLE_TEST(a_changed_bit_anywhere_is_found_and_no_token_is_in_the_file),
+        DURABLE_TEST(the_most_messages_there_can_be_are_kept_and_sent),
         DURABLE_TEST(a_file_under_another_name_and_of_another_lake_is_refused),
         DURABLE_TEST(one_that_is_being_sent_is_nobody_elses),
         DURABLE_TEST(the_oldest_1024_are_listed_in_order),
