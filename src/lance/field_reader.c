@@ -212,6 +212,22 @@ uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reade
     return BASE_MAX(reader->bytes_per_row, (uint64_t)1);
 }
 
+lake_status lance_field_reader_want(struct lance_field_reader *reader,
+                                    struct lance_read_ahead *ahead, uint64_t start, uint64_t count,
+                                    struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    for (size_t i = 0; status == LAKE_OK && i < reader->leaf_count; i++) {
+        const struct leaf_slot *leaf = &reader->leaves[i];
+        uint64_t first, rows;
+        if (leaf->reader == NULL || !base_u64_mul(start, leaf->rows_per_row, &first) ||
+            !base_u64_mul(count, leaf->rows_per_row, &rows))
+            continue; /* reading it says what is wrong */
+        status = lance_leaf_reader_want(leaf->reader, ahead, first, rows, leaf->rows_per_row, err);
+    }
+    return status;
+}
+
 /* ---- assembly ---- */
 
 /* A node of the field while its array is built. */

@@ -62,6 +62,11 @@ lake_status lance_field_reader_read(struct lance_field_reader *reader, uint64_t 
 lake_status lance_field_reader_read_runs(struct lance_field_reader *reader,
                                          const struct lance_run *runs, size_t run_count,
                                          struct ArrowArray *out, struct lake_error *err);
+/* Says to `ahead` that these rows will be read. From then on it has what they are read from. */
+struct lance_read_ahead;
+lake_status lance_field_reader_want(struct lance_field_reader *reader,
+                                    struct lance_read_ahead *ahead, uint64_t start, uint64_t count,
+                                    struct lake_error *err);
 /* Average encoded bytes per row of the field, for sizing batches. */
 uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reader);
 

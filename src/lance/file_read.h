@@ -12,6 +12,7 @@
 
 #include "file.h"
 #include "levels.h"
+#include "read_ahead.h"
 
 #define LANCE_MAX_PAGE_BUFFERS 16
 
@@ -83,6 +84,7 @@ struct lance_leaf_reader {
     struct lance_leaf_type type;
     struct lance_leaf_type dictionary_type; /* of the values of an Arrow dictionary column */
     struct lance_read_counters *counters;   /* or NULL */
+    struct lance_read_ahead *ahead;         /* or NULL: whoever fetches what will be read */
     struct lance_codec_context codec;
 
     /* results */
@@ -144,6 +146,11 @@ lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lanc
                                    const bool *layer_is_list, size_t layer_count,
                                    struct lance_read_counters *counters, struct lake_error *err);
 void lance_leaf_reader_fini(struct lance_leaf_reader *reader);
+/* Says that rows [start, start + count) will be read, for rows of the task below `end_row`, of
+ * which each is `rows_per_row` of these. */
+lake_status lance_leaf_reader_want(struct lance_leaf_reader *reader, struct lance_read_ahead *ahead,
+                                   uint64_t start, uint64_t count, uint64_t rows_per_row,
+                                   struct lake_error *err);
 /* Clears values and layers. */
 void lance_leaf_reader_start(struct lance_leaf_reader *reader);
 /* Rows [start, start + count) of the column, put behind those that are there. Ascending. */

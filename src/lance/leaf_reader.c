@@ -11,8 +11,12 @@
 /* Bytes that cost no more to read than one more request. */
 #define LOCAL_GAP_BYTES ((uint64_t)12 << 10)
 #define FAR_GAP_BYTES   ((uint64_t)512 << 10)
-#define MAX_PAGE_ARENA  ((size_t)8 << 30)
-#define MAX_LEVEL_BYTES ((size_t)1 << 40)
+/* Of what is said to be wanted. */
+#define SMALL_BUFFER_BYTES ((uint64_t)64 << 10)
+#define MAX_TABLE_BYTES    ((uint64_t)1 << 20) /* of chunks, rows or a dictionary */
+#define CHUNK_BYTES        ((uint64_t)32 << 10)
+#define MAX_PAGE_ARENA     ((size_t)8 << 30)
+#define MAX_LEVEL_BYTES    ((size_t)1 << 40)
 
 lake_status lance_leaf_reader_init(struct lance_leaf_reader *reader, struct lance_file *file,
                                    uint32_t column_index, const struct ArrowSchema *arrow,
@@ -110,6 +114,9 @@ lake_status lance_page_read_at(struct lance_leaf_reader *reader, size_t buffer, 
         return LAKE_OK;
     if (reader->counters != NULL)
         __atomic_fetch_add(&reader->counters->bytes_read, size_bytes, __ATOMIC_RELAXED);
+    if (reader->ahead != NULL)
+        return lance_read_ahead_read(reader->ahead, reader->file, page->offsets[buffer] + offset,
+                                     size_bytes, out, err);
     return storage_read_range(reader->file->store, reader->file->key,
                               page->offsets[buffer] + offset, size_bytes, out, err);
 }
@@ -159,6 +166,12 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
             start >= reader->window_start && start <= reader->window_start + window->size)
             stop = BASE_MAX(stop, start + reader->window_bytes);
         stop = BASE_MIN(stop, size);
+        if (reader->ahead != NULL) {
+            uint64_t base = lance_page_of(reader)->offsets[buffer];
+            stop = lance_read_ahead_reach(reader->ahead, reader->file, base + start, base + end,
+                                          base + stop) -
+                   base;
+        }
         base_buffer_clear(window);
         lake_status status = base_buffer_reserve(window, (size_t)(stop - start) + 16, err);
         if (status == LAKE_OK)
@@ -303,6 +316,60 @@ size_t lance_find_page(const struct lance_file_column *column, uint64_t row)
             high = middle;
     }
     return low;
+}
+
+/* Which bytes of a buffer rows [first, end) of its page need, as far as that can be said before the
+ * page is open: a small one is needed as a whole, and of the one with the values the part that lies
+ * where such rows would be if all were alike, and a chunk on both sides of it. */
+static void find_part(const struct lance_file_page *page, size_t buffer, uint64_t first,
+                      uint64_t end, uint64_t *start, uint64_t *stop)
+{
+    uint64_t size = page->sizes[buffer];
+    uint64_t largest = 0;
+    for (size_t i = 0; i < page->buffer_count; i++)
+        largest = BASE_MAX(largest, page->sizes[i]);
+    *start = 0;
+    *stop = size;
+    if (size <= SMALL_BUFFER_BYTES || (size < largest && size <= MAX_TABLE_BYTES) ||
+        (first == 0 && end == page->row_count))
+        return;
+    double row_bytes = (double)size / (double)page->row_count;
+    uint64_t from = BASE_MIN((uint64_t)((double)first * row_bytes), size);
+    uint64_t to = BASE_MIN((uint64_t)((double)end * row_bytes), size);
+    from -= BASE_MIN(from, CHUNK_BYTES);
+    to += BASE_MIN(size - to, CHUNK_BYTES);
+    if (to - from > size / 2) /* the rest comes with it */
+        return;
+    *start = from;
+    *stop = to;
+}
+
+lake_status lance_leaf_reader_want(struct lance_leaf_reader *reader, struct lance_read_ahead *ahead,
+                                   uint64_t start, uint64_t count, uint64_t rows_per_row,
+                                   struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    uint64_t all = reader->column->row_count;
+    uint64_t end = start + BASE_MIN(count, all - BASE_MIN(start, all));
+    if (!storage_can_fetch(reader->file->store))
+        return LAKE_OK;
+    reader->ahead = ahead;
+    while (status == LAKE_OK && start < end) {
+        const struct lance_file_page *page =
+            &reader->column->pages[lance_find_page(reader->column, start)];
+        uint64_t page_end = page->first_row + page->row_count;
+        uint64_t stop = BASE_MIN(end, page_end);
+        for (size_t i = 0; status == LAKE_OK && i < page->buffer_count; i++) {
+            uint64_t from, to;
+            find_part(page, i, start - page->first_row, stop - page->first_row, &from, &to);
+            bool whole = from == 0 && to == page->sizes[i];
+            status = lance_read_ahead_want(ahead, reader->file, page->offsets[i] + from,
+                                           page->offsets[i] + to,
+                                           ((whole ? page_end : stop) - 1) / rows_per_row + 1, err);
+        }
+        start = stop;
+    }
+    return status;
 }
 
 void lance_leaf_reader_start(struct lance_leaf_reader *reader)

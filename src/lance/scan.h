@@ -4,6 +4,7 @@
 
 #include "index.h"
 #include "observe.h"
+#include "read_ahead.h"
 
 #define LANCE_NO_OUTPUT   SIZE_MAX
 #define LANCE_ROW_COLUMNS 4
@@ -47,6 +48,7 @@ struct lance_scan {
     struct fragment_slot *slots;
     struct lance_candidates candidates; /* that indices name */
     struct lance_read_counters counters;
+    struct lance_ahead_budget ahead;
     _Atomic uint64_t rows_scanned;
     _Atomic uint64_t row_bytes; /* of decoded rows, as last seen; 0: no batch yet */
 };
@@ -75,7 +77,10 @@ struct lance_task {
     bool all_rows; /* no index has spoken of the fragment */
     bool started;  /* by the first batch: what follows is there */
     struct lance_field_reader **readers;
-    struct ArrowArray *arrays;                       /* by column, within one batch */
+    struct lance_read_ahead *ahead; /* NULL: the store has nothing to wait for */
+    uint64_t filtered_next,
+        others_next;           /* rows that were asked for, by columns filtered on or not */
+    struct ArrowArray *arrays; /* by column, within one batch */
     struct ArrowArray row_arrays[LANCE_ROW_COLUMNS]; /* those asked for, within one batch */
     uint8_t *keep;
     struct lance_run *runs;

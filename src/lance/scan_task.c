@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define FIRST_BATCH_ROWS 1024
+#define AHEAD_STEP_BYTES ((uint64_t)8 << 20) /* that are asked for at a time */
 
 /* ---- fragments, shared by their tasks ---- */
 
@@ -146,6 +147,7 @@ void lance_task_free(struct lance_task *task)
     for (size_t i = 0; task->readers != NULL && i < task->scan->column_count; i++) {
         lance_field_reader_free(task->readers[i]);
     }
+    lance_read_ahead_free(task->ahead);
     stop_observing(task, task->end);
     task_leaves_fragment(task->scan, task->fragment);
     lance_open_fragment_unref(task->opened);
@@ -280,6 +282,9 @@ static lake_status start_task(struct lance_task *task, struct lake_error *err)
     if (status == LAKE_OK) {
         status = make_readers(task, &row_bytes, err);
     }
+    if (status == LAKE_OK && task->ahead == NULL && storage_can_fetch(scan->dataset->store)) {
+        status = lance_read_ahead_new(&scan->ahead, &task->ahead, err);
+    }
     if (status != LAKE_OK) {
         return status;
     }
@@ -318,6 +323,53 @@ static lake_status read_column(struct lance_task *task, size_t column, uint64_t 
 {
     struct lance_run run = {start, count};
     return read_runs(task, column, &run, 1, count, err);
+}
+
+/* ---- what the next batches need ---- */
+
+static lake_status want_columns(struct lance_task *task, size_t first, size_t last, uint64_t start,
+                                uint64_t end, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    for (size_t i = first; status == LAKE_OK && i < last; i++) {
+        if (task->readers[i] != NULL && task->arrays[i].release == NULL) {
+            status =
+                lance_field_reader_want(task->readers[i], task->ahead, start, end - start, err);
+        }
+    }
+    return status == LAKE_OK ? lance_read_ahead_send(task->ahead, err) : status;
+}
+
+/* Asks for rows [start, end) of columns [first, last), all at once, and when `go_on` for those that
+ * follow, as long as there is room. `next` is the first row that was not asked for. */
+static lake_status ask_ahead(struct lance_task *task, size_t first, size_t last, uint64_t *next,
+                             uint64_t start, uint64_t end, bool go_on, struct lake_error *err)
+{
+    uint64_t row_bytes = 1;
+    lake_status status = LAKE_OK;
+    if (task->ahead == NULL || first == last) {
+        return LAKE_OK;
+    }
+    for (size_t i = first; i < last; i++) {
+        row_bytes +=
+            task->readers[i] == NULL ? 0 : lance_field_reader_bytes_per_row(task->readers[i]);
+    }
+    *next = BASE_MAX(*next, start);
+    while (status == LAKE_OK && *next < task->end) {
+        uint64_t allowed = lance_read_ahead_allowed(task->ahead);
+        uint64_t rows = go_on ? BASE_MIN(allowed, AHEAD_STEP_BYTES) / row_bytes : 0;
+        uint64_t stop = BASE_MAX(end, *next + BASE_MIN(rows, task->end - *next));
+        /* Little by little would be many requests. */
+        if (*next >= end && rows * row_bytes < AHEAD_STEP_BYTES / 2 && stop < task->end) {
+            break;
+        }
+        if (stop <= *next) {
+            break;
+        }
+        status = want_columns(task, first, last, *next, stop, err);
+        *next = stop;
+    }
+    return status;
 }
 
 /* ---- one batch ---- */
@@ -369,6 +421,11 @@ static lake_status select_rows(struct lance_task *task, uint64_t count, struct s
     memset(task->keep, 1, (size_t)count);
     if (task->opened->deletions != NULL) {
         drop_deleted(task->opened->deletions, task->cursor, count, task->keep);
+    }
+    lake_status asked = ask_ahead(task, 0, scan->filtered_count, &task->filtered_next, task->cursor,
+                                  task->cursor + count, true, err);
+    if (asked != LAKE_OK) {
+        return asked;
     }
     for (size_t i = 0; i < scan->filtered_count; i++) {
         if (memchr(task->keep, 1, (size_t)count) == NULL) {
@@ -422,6 +479,11 @@ static lake_status read_survivors(struct lance_task *task, uint64_t count,
     uint64_t span = last->start + last->count - first;
     for (size_t r = 0; r < survivors.run_count; r++) {
         task->runs[r].start -= first;
+    }
+    if (status == LAKE_OK) { /* of few survivors nobody knows where the next ones are */
+        status = ask_ahead(task, scan->filtered_count, scan->column_count, &task->others_next,
+                           task->cursor + first, task->cursor + first + span,
+                           survivors.row_count >= count / 2, err);
     }
     for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
         if (task->arrays[i].release != NULL || scan->columns[i].output == LANCE_NO_OUTPUT) {
@@ -522,6 +584,10 @@ static lake_status next_batch(struct lance_task *task, uint64_t count, bool *pro
     struct survivors survivors = {1, count};
     lake_status status = LAKE_OK;
     *produced = false;
+    if (task->ahead != NULL) { /* chunks begin in the rows before */
+        lance_read_ahead_passed(task->ahead,
+                                task->cursor - BASE_MIN(task->cursor, task->batch_rows));
+    }
     if (task->keep != NULL) {
         status = select_rows(task, count, &survivors, err);
         if (status == LAKE_OK && survivors.row_count > 0) {
@@ -534,6 +600,10 @@ static lake_status next_batch(struct lance_task *task, uint64_t count, bool *pro
     } else {
         struct lance_run all = {0, count};
         status = lance_row_columns_read(task, &all, 1, count, err);
+        if (status == LAKE_OK) {
+            status = ask_ahead(task, 0, scan->column_count, &task->others_next, task->cursor,
+                               task->cursor + count, true, err);
+        }
         for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
             status = read_column(task, i, task->cursor, count, err);
         }

@@ -247,6 +247,7 @@ const struct storage_methods s3_methods = {
     .list = s3_list,
     .stream = &s3_stream_methods,
     .range_stream = &s3_range_stream_methods,
+    .fetch = &s3_fetch_methods,
     .multipart = &s3_multipart_methods,
     .presign_read = presign,
     .free = s3_store_free,

@@ -196,6 +196,7 @@ lake_status s3_range_failure(const struct s3_range *range, lake_status status,
 lake_status s3_range_finish(struct s3_range *range, struct lake_error *err);
 extern const struct storage_stream_methods s3_stream_methods;
 extern const struct storage_stream_methods s3_range_stream_methods;
+extern const struct storage_fetch_methods s3_fetch_methods;
 
 /* The parsers of replies on any bytes, for tests/fuzz. */
 void s3_list_fuzz(struct lake_bytes document);

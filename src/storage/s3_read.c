@@ -180,6 +180,46 @@ lake_status s3_read_range(void *context, struct lake_str key, const char *versio
     return status;
 }
 
+/* ---- ranges on their way ---- */
+
+static lake_status start_fetch(void *context, struct lake_str key, const char *version,
+                               uint64_t offset, size_t size_bytes, uint8_t *out, void **fetch,
+                               struct lake_error *err)
+{
+    struct s3_range *range = base_alloc(sizeof(*range));
+    if (range == NULL)
+        return base_fail_no_memory(err, sizeof(*range));
+    s3_range_init(range, context, key, version, offset, size_bytes, out);
+    lake_status status = s3_call_start(&range->call, err);
+    if (status != LAKE_OK) {
+        s3_call_fini(&range->call);
+        base_free(range);
+        return status;
+    }
+    *fetch = range;
+    return LAKE_OK;
+}
+
+static void cancel_fetch(void *fetch)
+{
+    struct s3_range *range = fetch;
+    s3_call_fini(&range->call);
+    base_free(range);
+}
+
+static lake_status finish_fetch(void *fetch, struct lake_error *err)
+{
+    lake_status status = s3_range_finish(fetch, err);
+    cancel_fetch(fetch);
+    return status;
+}
+
+const struct storage_fetch_methods s3_fetch_methods = {
+    .start = start_fetch,
+    .finish = finish_fetch,
+    .cancel = cancel_fetch,
+};
+
 /* ---- whole objects, of a bounded size ---- */
 
 struct whole_read {

@@ -42,6 +42,7 @@ struct storage_list_page {
 };
 
 struct storage_multipart_methods;
+struct storage_fetch_methods;
 struct storage_stream_methods;
 struct storage_presigned;
 
@@ -78,6 +79,7 @@ struct storage_methods {
     const struct storage_stream_methods *stream; /* NULL: read_range does */
     /* One request each; NULL: `stream` does. */
     const struct storage_stream_methods *range_stream;
+    const struct storage_fetch_methods *fetch; /* NULL: there is nothing to wait for */
     /* NULL: the store has no such thing (UNIMPLEMENTED). */
     const struct storage_multipart_methods *multipart;
     lake_status (*presign_read)(void *context, struct lake_str key, uint32_t expires_s,
@@ -185,6 +187,29 @@ struct storage_stream_methods {
                         uint64_t size_bytes, void **stream, struct lake_error *err);
     lake_status (*next)(void *stream, struct lake_bytes *out, struct lake_error *err);
     void (*free)(void *stream);
+};
+
+/* ---- fetches: ranges on their way while their reader does something else ---- */
+
+struct storage_fetch;
+
+/* Whether the store has them: one whose answers take their time has, a local one has not. */
+bool storage_can_fetch(struct storage_store *store);
+/* Asks for at least one byte as storage_read_range_if does; `out` is the store's until the fetch
+ * was finished or cancelled. UNIMPLEMENTED when the store has no fetches. */
+lake_status storage_fetch_start(struct storage_store *store, struct lake_str key,
+                                const char *version, uint64_t offset, size_t size_bytes,
+                                uint8_t *out, struct storage_fetch **fetch, struct lake_error *err);
+/* Waits, and tries again what may be. Releases the fetch. */
+lake_status storage_fetch_finish(struct storage_fetch *fetch, struct lake_error *err);
+void storage_fetch_cancel(struct storage_fetch *fetch); /* releases it; NULL is allowed */
+
+struct storage_fetch_methods {
+    /* `key` stays where it is. */
+    lake_status (*start)(void *context, struct lake_str key, const char *version, uint64_t offset,
+                         size_t size_bytes, uint8_t *out, void **fetch, struct lake_error *err);
+    lake_status (*finish)(void *fetch, struct lake_error *err);
+    void (*cancel)(void *fetch);
 };
 
 /* ---- multipart uploads: large objects in parts that survive a restart ---- */

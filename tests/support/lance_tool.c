@@ -3,10 +3,13 @@
  * lance_tool: a data set on disk to and from Arrow IPC, for interop tests and for looking at files.
  *
  *   lance_tool cat PATH [--version N] [--branch B] [--tag T]
- *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns] > out.arrow
+ *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns]
+ *       [--at-least COLUMN N] > out.arrow
  *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool drain PATH                     decodes everything, one batch at a time; prints rows
+ *
+ * To read from, PATH may also be an s3:// URI; the environment says the rest.
  */
 #include <arrow/arrow.h>
 #include <lance/lance.h>
@@ -29,6 +32,8 @@ struct arguments {
     uint64_t version;
     uint32_t batch_rows;
     enum lance_write_mode mode;
+    const char *filtered; /* rows whose value of this column is at least `least` */
+    int64_t least;
     bool descriptions;
     bool row_columns;
 };
@@ -50,7 +55,10 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
             out->descriptions = true;
         else if (strcmp(argv[i], "--row-columns") == 0)
             out->row_columns = true;
-        else if (strcmp(argv[i], "--branch") == 0 && has_value)
+        else if (strcmp(argv[i], "--at-least") == 0 && i + 2 < argc) {
+            out->filtered = argv[++i];
+            out->least = strtoll(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--branch") == 0 && has_value)
             out->branch = argv[++i];
         else if (strcmp(argv[i], "--tag") == 0 && has_value)
             out->tag = argv[++i];
@@ -142,6 +150,9 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
     struct lance_scan_options options;
     struct ArrowArrayStream stream = {0};
     uint32_t columns[MAX_COLUMNS];
+    uint32_t filtered[MAX_COLUMNS];
+    struct lance_value least = {.kind = LANCE_VALUE_INT64, .i64 = arguments->least};
+    struct lance_filter filter = {.op = LANCE_GE, .values = &least, .value_count = 1};
     lance_scan_options_init(&options);
     lake_status status = open_dataset(arguments, store, &dataset, err);
     if (status != LAKE_OK)
@@ -155,6 +166,12 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
         options.batch_rows = arguments->batch_rows;
     status = find_columns(lance_dataset_schema(dataset), arguments->columns, columns,
                           &options.column_count, err);
+    if (status == LAKE_OK && arguments->filtered != NULL) {
+        status = find_columns(lance_dataset_schema(dataset), arguments->filtered, filtered,
+                              &options.filter_count, err);
+        filter.column = filtered[0];
+        options.filters = &filter;
+    }
     if (status == LAKE_OK)
         status = lance_scan_stream(dataset, &options, &stream, err);
     if (status == LAKE_OK) {
@@ -224,16 +241,19 @@ int main(int argc, char **argv)
     struct storage_store *store = NULL;
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &arguments)) {
-        fprintf(stderr,
-                "usage: lance_tool cat|drain|schema|write PATH [in.arrow] [--version N] "
-                "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
-                "[--row-columns] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
+        fprintf(
+            stderr,
+            "usage: lance_tool cat|drain|schema|write PATH [in.arrow] [--version N] "
+            "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
+            "[--row-columns] [--at-least COLUMN N] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;
     lake_status status = base_fault_configure(getenv("LAKE_FAULT"), &err);
     if (status == LAKE_OK)
-        status = storage_local_open(arguments.path, writes, &store, &err);
+        status = strncmp(arguments.path, "s3://", 5) == 0
+                     ? storage_open_uri(base_str_of(arguments.path), false, NULL, &store, &err)
+                     : storage_local_open(arguments.path, writes, &store, &err);
     if (status == LAKE_OK && writes && arguments.input == NULL)
         status = lake_fail(&err, LAKE_INVALID_ARGUMENT, "write needs an Arrow IPC file");
     else if (status == LAKE_OK && writes)
