@@ -78,7 +78,7 @@ SHA_TARGET static inline void four_rounds(struct registers *to, __m128i words)
 SHA_TARGET static void compress(struct chain *first, struct chain *second, const uint8_t *data,
                                 size_t blocks)
 {
-    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bll, 0x0405060700010203ll);
+    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
     struct registers a = load_state(first->state);
     struct registers b = load_state(second->state);
     for (; blocks > 0; blocks--, data += BLOCK_BYTES) {
