@@ -547,6 +547,34 @@ lake_status lake_list_tags(lake_client *client, const char *table, struct lake_t
                            struct lake_error *err);
 void lake_tag_list_fini(struct lake_tag_list *list);
 
+struct lake_branch {
+    char *name;
+    char *parent; /* "": main */
+    uint64_t parent_version;
+    int64_t created_unix_ms;
+};
+struct lake_branch_list {
+    struct lake_branch *branches; /* by name */
+    size_t count;
+};
+/*
+ * Begins a branch of a table as `version` (0: the newest) of `parent` (NULL: main); no data is
+ * copied. It is a Lance dataset below the table's directory. Names are those of tags, and several
+ * with / between them; not main. `branched` (may be NULL) receives the version. ALREADY_EXISTS when
+ * there is such a branch, NOT_FOUND when there is no such parent or version.
+ */
+lake_status lake_create_branch(lake_client *client, const char *table, const char *branch,
+                               const char *parent, uint64_t version, uint64_t *branched,
+                               struct lake_error *err);
+/* With its versions and files. NOT_FOUND when there is no such branch, FAILED_PRECONDITION while a
+ * tag or another branch needs it. */
+lake_status lake_delete_branch(lake_client *client, const char *table, const char *branch,
+                               struct lake_error *err);
+/* Release with lake_branch_list_fini. */
+lake_status lake_list_branches(lake_client *client, const char *table, struct lake_branch_list *out,
+                               struct lake_error *err);
+void lake_branch_list_fini(struct lake_branch_list *list);
+
 #define LAKE_OPERATION_NAME_BYTES 32
 struct lake_version_info {
     uint64_t version;

@@ -69,12 +69,35 @@ int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
 /* table_change.c: `lake table delete` and `update`, after the verb. */
 int cli_table_change(struct cli_options *options, bool update, int argc, char **argv);
-/* table_versions.c: the verbs about a table's versions. NULL: `verb` is none of them. */
 struct cli_verb {
     const char *name;
     int (*run)(struct cli_options *options, int argc, char **argv);
 };
+/* NULL: `name` is none of them. */
+const struct cli_verb *cli_find_verb(const struct cli_verb *verbs, size_t count, const char *name);
+
+/* table_versions.c: the verbs about a table's versions, and the arguments that they take. */
+#define CLI_TABLE_MAX_POSITIONAL 3
+struct cli_table_arguments {
+    const char *positional[CLI_TABLE_MAX_POSITIONAL];
+    size_t count;
+    const char *operation_id;
+    const char *from;
+    uint64_t version; /* --version or --before; 0: not given */
+    uint64_t limit;   /* 0: not given */
+};
+/* CLI_EXIT_OK with exactly `wanted` positional arguments, or what to end with after `missing` or
+ * another message. `names` are of version=, before=, limit=, from= and operation-id=. */
+int cli_table_arguments(struct cli_options *options, const char *const *names, size_t wanted,
+                        const char *missing, int argc, char **argv,
+                        struct cli_table_arguments *out);
+bool cli_parse_version(const char *text, uint64_t *out);
+/* NULL: `verb` is none of them. */
 const struct cli_verb *cli_table_versions(const char *verb);
+/* table_refs.c: `lake table tag` and `branch`, after the verb. */
+int cli_table_tag(struct cli_options *options, int argc, char **argv);
+int cli_table_branch(struct cli_options *options, int argc, char **argv);
+
 int cli_fail(const struct cli_options *options, const struct lake_error *err);
 
 /* pending.c: `lake client pending …`, what comes after these words. */

@@ -53,10 +53,9 @@ static bool is_directory(const char *path)
 }
 
 /* "namespace.table" that is no path: where the servers say that it is. */
-static lake_status find_table(const struct lance_arguments *arguments, char **path,
+static lake_status find_table(const struct lance_arguments *arguments, char **uri,
                               struct lake_error *err)
 {
-    static const char scheme[] = "file://";
     struct cli_session session;
     struct lake_table_info info;
     lake_status status = cli_session_open(arguments->options, &session, err);
@@ -66,10 +65,20 @@ static lake_status find_table(const struct lance_arguments *arguments, char **pa
     cli_session_close(&session);
     if (status != LAKE_OK)
         return status;
-    bool local = base_str_has_prefix(base_str_of(info.location), scheme);
-    *path = base_strdup(info.location + (local ? sizeof(scheme) - 1 : 0));
+    *uri = base_strdup(info.location);
     lake_table_info_fini(&info);
-    return *path != NULL ? LAKE_OK : base_fail_no_memory(err, strlen(arguments->path));
+    return *uri != NULL ? LAKE_OK : base_fail_no_memory(err, strlen(arguments->path));
+}
+
+/* A directory, or a URI of one or of a prefix in a bucket. */
+static lake_status open_place(const char *place, bool create, struct storage_store **out,
+                              struct lake_error *err)
+{
+    if (strstr(place, "://") != NULL)
+        return storage_open_uri(base_str_of(place), create, NULL, out, err);
+    return create || is_directory(place)
+               ? storage_local_open(place, create, out, err)
+               : lake_fail(err, LAKE_NOT_FOUND, "there is no directory %s", place);
 }
 
 lake_status lance_store_open(const struct lance_arguments *arguments, bool created,
@@ -79,15 +88,11 @@ lake_status lance_store_open(const struct lance_arguments *arguments, bool creat
     char *found = NULL;
     lake_status status = LAKE_OK;
     const char *dot = strchr(path, '.');
-    bool table = !created && strchr(path, '/') == NULL && dot != NULL && dot != path &&
-                 dot[1] != '\0' && strchr(dot + 1, '.') == NULL && !is_directory(path);
-    if (table) {
+    if (!created && strchr(path, '/') == NULL && dot != NULL && dot != path && dot[1] != '\0' &&
+        strchr(dot + 1, '.') == NULL && !is_directory(path))
         status = find_table(arguments, &found, err);
-    } else if (!created && !is_directory(path)) {
-        status = lake_fail(err, LAKE_NOT_FOUND, "there is no directory %s", path);
-    }
     if (status == LAKE_OK)
-        status = storage_local_open(found != NULL ? found : path, created, out, err);
+        status = open_place(found != NULL ? found : path, created, out, err);
     base_free(found);
     return status;
 }
@@ -96,10 +101,8 @@ lake_status lance_store_open(const struct lance_arguments *arguments, bool creat
 static lake_status open_base(void *context, const char *path, struct storage_store **out,
                              struct lake_error *err)
 {
-    static const char scheme[] = "file://";
     (void)context;
-    bool uri = base_str_has_prefix(base_str_of(path), scheme);
-    return storage_local_open(path + (uri ? sizeof(scheme) - 1 : 0), false, out, err);
+    return open_place(path, false, out, err);
 }
 
 lake_status lance_open(const struct lance_arguments *arguments, struct lance_dataset **out,
@@ -233,8 +236,8 @@ const struct cli_command cli_lance = {
     "       lake lance verify PATH [--version N] [--branch NAME] [--tag NAME]\n"
     "       lake lance stat PATH [--version N] [--branch NAME] [--tag NAME]\n"
     "\n"
-    "PATH is a dataset's directory; where it is only read also NAMESPACE.TABLE, which the\n"
-    "servers find. cat prints rows in the order of a scan; take prints those at offsets among\n"
+    "PATH is a dataset's directory or s3://BUCKET/PREFIX; where it is only read also\n"
+    "NAMESPACE.TABLE, which the servers find. cat prints rows in the order of a scan; take prints those at offsets among\n"
     "the live rows, from 0, or with the given values of _rowid, in the order given. verify\n"
     "decodes every page and looks for every file that the version refers to.\n"
     "\n"

@@ -1,38 +1,29 @@
-/* lake table restore, history, diff and tag: the versions of a table. */
+/* lake table restore, history and diff: the versions of a table. */
 #include "cli_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
-#define MAX_POSITIONAL   3
 #define DEFAULT_VERSIONS 20
 
-struct arguments {
-    const char *positional[MAX_POSITIONAL];
-    size_t count;
-    const char *operation_id;
-    uint64_t version; /* --version or --before; 0: not given */
-    uint64_t limit;   /* 0: not given */
-};
-
-static bool parse_version(const char *text, uint64_t *out)
+bool cli_parse_version(const char *text, uint64_t *out)
 {
     return base_str_to_u64(base_str_of(text), out) && *out > 0;
 }
 
-/* CLI_EXIT_OK with exactly `wanted` positional arguments, or what to end with. `names` are of
- * version=, before=, limit= and operation-id=. */
-static int read_arguments(struct cli_options *options, const char *const *names, size_t wanted,
-                          const char *missing, int argc, char **argv, struct arguments *out)
+int cli_table_arguments(struct cli_options *options, const char *const *names, size_t wanted,
+                        const char *missing, int argc, char **argv, struct cli_table_arguments *out)
 {
     const char *value = NULL;
     int index = 0;
     for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
         if (which >= 0 && names[which][0] == 'o') {
             out->operation_id = value;
+        } else if (which >= 0 && names[which][0] == 'f') {
+            out->from = value;
         } else if (which >= 0) {
-            if (!parse_version(value, names[which][0] == 'l' ? &out->limit : &out->version))
+            if (!cli_parse_version(value, names[which][0] == 'l' ? &out->limit : &out->version))
                 return cli_usage_error(&cli_table, "--%s takes a number from 1, not %s",
                                        names[which], value);
         } else if (which != CLI_ARGUMENT) {
@@ -53,17 +44,17 @@ static int read_arguments(struct cli_options *options, const char *const *names,
 static int run_restore(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"operation-id=", NULL};
-    struct arguments arguments = {.count = 0};
+    struct cli_table_arguments arguments = {.count = 0};
     struct lake_change_result result = {0};
     struct cli_session session;
     struct lake_error error = {0};
-    int code = read_arguments(options, names, 2, "which table, and which version of it?", argc,
-                              argv, &arguments);
+    int code = cli_table_arguments(options, names, 2, "which table, and which version of it?", argc,
+                                   argv, &arguments);
     if (code != CLI_EXIT_OK)
         return code;
     const char *table = arguments.positional[0];
     uint64_t version = 0;
-    if (!parse_version(arguments.positional[1], &version))
+    if (!cli_parse_version(arguments.positional[1], &version))
         return cli_usage_error(&cli_table, "a version is a number from 1, not %s",
                                arguments.positional[1]);
     lake_status status = cli_session_open(options, &session, &error);
@@ -120,11 +111,11 @@ static void print_version(const struct cli_options *options, const struct lake_v
 static int run_history(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"limit=", "before=", NULL};
-    struct arguments arguments = {.count = 0};
+    struct cli_table_arguments arguments = {.count = 0};
     struct lake_history history;
     struct cli_session session;
     struct lake_error error = {0};
-    int code = read_arguments(options, names, 1, "which table?", argc, argv, &arguments);
+    int code = cli_table_arguments(options, names, 1, "which table?", argc, argv, &arguments);
     if (code != CLI_EXIT_OK)
         return code;
     uint64_t limit = arguments.limit == 0 ? DEFAULT_VERSIONS : arguments.limit;
@@ -190,18 +181,18 @@ static void print_diff(const struct cli_options *options, const struct lake_vers
 static int run_diff(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {NULL};
-    struct arguments arguments = {.count = 0};
+    struct cli_table_arguments arguments = {.count = 0};
     struct lake_version_diff diff;
     struct cli_session session;
     struct lake_error error = {0};
     uint64_t from = 0;
     uint64_t to = 0;
-    int code = read_arguments(options, names, 3, "which table, and which two versions of it?", argc,
-                              argv, &arguments);
+    int code = cli_table_arguments(options, names, 3, "which table, and which two versions of it?",
+                                   argc, argv, &arguments);
     if (code != CLI_EXIT_OK)
         return code;
-    if (!parse_version(arguments.positional[1], &from) ||
-        !parse_version(arguments.positional[2], &to))
+    if (!cli_parse_version(arguments.positional[1], &from) ||
+        !cli_parse_version(arguments.positional[2], &to))
         return cli_usage_error(&cli_table, "a version is a number from 1");
     lake_status status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
@@ -216,118 +207,9 @@ static int run_diff(struct cli_options *options, int argc, char **argv)
     return CLI_EXIT_OK;
 }
 
-/* ---- tags ---- */
-
-static void print_tag(const struct cli_options *options, const char *done, const char *table,
-                      const char *tag, uint64_t version)
-{
-    if (options->json) {
-        printf("{\"%s\":", done);
-        cli_print_json_string(stdout, tag);
-        fputs(",\"table\":", stdout);
-        cli_print_json_string(stdout, table);
-        if (version > 0)
-            printf(",\"version\":%" PRIu64, version);
-        fputs("}\n", stdout);
-    } else if (version > 0) {
-        printf("%s version %" PRIu64 " of %s as %s\n", done, version, table, tag);
-    } else {
-        printf("%s tag %s of %s\n", done, tag, table);
-    }
-}
-
-static int tag_create(struct cli_options *options, int argc, char **argv)
-{
-    static const char *const names[] = {"version=", NULL};
-    struct arguments arguments = {.count = 0};
-    struct cli_session session;
-    struct lake_error error = {0};
-    uint64_t tagged = 0;
-    int code = read_arguments(options, names, 2, "which table, and what is the tag's name?", argc,
-                              argv, &arguments);
-    if (code != CLI_EXIT_OK)
-        return code;
-    lake_status status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        status = lake_create_tag(session.client, arguments.positional[0], arguments.positional[1],
-                                 arguments.version, &tagged, &error);
-        cli_session_close(&session);
-    }
-    if (status != LAKE_OK)
-        return cli_fail(options, &error);
-    print_tag(options, "tagged", arguments.positional[0], arguments.positional[1], tagged);
-    return CLI_EXIT_OK;
-}
-
-static int tag_delete(struct cli_options *options, int argc, char **argv)
-{
-    static const char *const names[] = {NULL};
-    struct arguments arguments = {.count = 0};
-    struct cli_session session;
-    struct lake_error error = {0};
-    int code = read_arguments(options, names, 2, "which table, and which tag of it?", argc, argv,
-                              &arguments);
-    if (code != CLI_EXIT_OK)
-        return code;
-    lake_status status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        status = lake_delete_tag(session.client, arguments.positional[0], arguments.positional[1],
-                                 &error);
-        cli_session_close(&session);
-    }
-    if (status != LAKE_OK)
-        return cli_fail(options, &error);
-    print_tag(options, "deleted", arguments.positional[0], arguments.positional[1], 0);
-    return CLI_EXIT_OK;
-}
-
-static void print_tags(const struct cli_options *options, const struct lake_tag_list *list)
-{
-    if (options->json)
-        fputs("{\"tags\":[", stdout);
-    for (size_t i = 0; i < list->count; i++) {
-        const struct lake_tag *tag = &list->tags[i];
-        if (options->json) {
-            fputs(i > 0 ? ",{\"tag\":" : "{\"tag\":", stdout);
-            cli_print_json_string(stdout, tag->name);
-            printf(",\"version\":%" PRIu64 ",\"branch\":", tag->version);
-            cli_print_json_string(stdout, tag->branch[0] == '\0' ? "main" : tag->branch);
-            fputs("}", stdout);
-        } else {
-            printf("%s\tversion %" PRIu64 "%s%s\n", tag->name, tag->version,
-                   tag->branch[0] == '\0' ? "" : " of branch ", tag->branch);
-        }
-    }
-    if (options->json)
-        fputs("]}\n", stdout);
-}
-
-static int tag_list(struct cli_options *options, int argc, char **argv)
-{
-    static const char *const names[] = {NULL};
-    struct arguments arguments = {.count = 0};
-    struct lake_tag_list list = {NULL, 0};
-    struct cli_session session;
-    struct lake_error error = {0};
-    int code = read_arguments(options, names, 1, "which table?", argc, argv, &arguments);
-    if (code != CLI_EXIT_OK)
-        return code;
-    lake_status status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        status = lake_list_tags(session.client, arguments.positional[0], &list, &error);
-        cli_session_close(&session);
-    }
-    if (status != LAKE_OK)
-        return cli_fail(options, &error);
-    print_tags(options, &list);
-    lake_tag_list_fini(&list);
-    return CLI_EXIT_OK;
-}
-
 /* ---- verbs ---- */
 
-static const struct cli_verb *find_verb(const struct cli_verb *verbs, size_t count,
-                                        const char *name)
+const struct cli_verb *cli_find_verb(const struct cli_verb *verbs, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++) {
         if (strcmp(verbs[i].name, name) == 0)
@@ -336,27 +218,12 @@ static const struct cli_verb *find_verb(const struct cli_verb *verbs, size_t cou
     return NULL;
 }
 
-static int run_tag(struct cli_options *options, int argc, char **argv)
-{
-    static const char *const names[] = {NULL};
-    static const struct cli_verb verbs[] = {
-        {"create", tag_create}, {"delete", tag_delete}, {"list", tag_list}};
-    const char *name = NULL;
-    int index = 0;
-    int which = cli_next(options, names, argc, argv, &index, &name);
-    if (which == CLI_END)
-        return cli_usage_error(&cli_table, "tag create, tag delete or tag list?");
-    if (which != CLI_ARGUMENT)
-        return cli_stop(&cli_table, which);
-    const struct cli_verb *verb = find_verb(verbs, BASE_ARRAY_LEN(verbs), name);
-    if (verb == NULL)
-        return cli_usage_error(&cli_table, "there is no lake table tag %s", name);
-    return verb->run(options, argc - index, argv + index);
-}
-
 const struct cli_verb *cli_table_versions(const char *verb)
 {
-    static const struct cli_verb verbs[] = {
-        {"restore", run_restore}, {"tag", run_tag}, {"history", run_history}, {"diff", run_diff}};
-    return find_verb(verbs, BASE_ARRAY_LEN(verbs), verb);
+    static const struct cli_verb verbs[] = {{"restore", run_restore},
+                                            {"history", run_history},
+                                            {"diff", run_diff},
+                                            {"tag", cli_table_tag},
+                                            {"branch", cli_table_branch}};
+    return cli_find_verb(verbs, BASE_ARRAY_LEN(verbs), verb);
 }

@@ -34,6 +34,7 @@
 
 #define CLIENT_MAX_APPEND_ROWS      10000
 #define CLIENT_MAX_APPEND_BYTES     ((uint64_t)64 * 1024 * 1024)
+#define CLIENT_MAX_REPLY_BYTES      ((size_t)64 * 1024 * 1024)   /* of an action */
 #define CLIENT_MAX_METADATA_BYTES   ((uint64_t)16 * 1024 * 1024) /* given, and returned (SDK-3) */
 #define CLIENT_MAX_MESSAGES         170001
 #define CLIENT_MAX_DICTIONARY_NODES 16
@@ -82,6 +83,15 @@ lake_status client_table_name(const char *table, LakePb__TableName *out, struct 
 /* A protobuf message into an empty buffer. */
 lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out,
                         struct lake_error *err);
+
+/* Runs an action with a protobuf message; `reply` is the caller's, initialised. */
+lake_status client_ask(lake_client *client, const char *type, const ProtobufCMessage *message,
+                       struct base_buffer *reply, struct lake_error *err);
+lake_status client_ask_within(lake_client *client, int64_t timeout_ms, const char *type,
+                              const ProtobufCMessage *message, struct base_buffer *reply,
+                              struct lake_error *err);
+/* INTERNAL: an answer that is no message of its kind. */
+lake_status client_unreadable(struct lake_error *err);
 
 /* Whether two struct schemas have the same columns, else where not. What a schema says of itself as
  * a whole (name, nullability, metadata) is its maker's and says nothing of the rows. */

@@ -1,29 +1,9 @@
-/* The versions of a table: restored, named by tags, listed and compared. */
+/* The versions of a table: restored, listed and compared. */
 #include "append.h"
 
 #include <string.h>
 
-#define MAX_REPLY_BYTES   ((size_t)64 * 1024 * 1024)
 #define MAX_REQUEST_BYTES ((size_t)64 * 1024)
-
-/* `reply` is initialised here, and released by the caller in every case. */
-static lake_status ask(lake_client *client, const char *type, const ProtobufCMessage *message,
-                       struct base_buffer *reply, struct lake_error *err)
-{
-    struct base_buffer body;
-    base_buffer_init(&body, MAX_REQUEST_BYTES);
-    lake_status status = client_pack(message, &body, err);
-    if (status == LAKE_OK)
-        status = client_action_within(client, client->timeout_ms, type, base_buffer_view(&body),
-                                      reply, err);
-    base_buffer_fini(&body);
-    return status;
-}
-
-static lake_status unreadable(struct lake_error *err)
-{
-    return lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
-}
 
 /* ---- restore ---- */
 
@@ -54,110 +34,6 @@ lake_status lake_restore_table(lake_client *client, const char *table, uint64_t 
     }
     base_buffer_fini(&body);
     return status;
-}
-
-/* ---- tags ---- */
-
-lake_status lake_create_tag(lake_client *client, const char *table, const char *tag,
-                            uint64_t version, uint64_t *tagged, struct lake_error *err)
-{
-    LakePb__TagRequest request = LAKE_PB__TAG_REQUEST__INIT;
-    LakePb__TableName name;
-    struct base_buffer reply;
-    lake_error_clear(err);
-    base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = client_table_name(table, &name, err);
-    if (status == LAKE_OK) {
-        request.name = &name;
-        request.has_tag = 1;
-        request.tag = client_binary(base_str_of(tag));
-        request.has_version = version != 0;
-        request.version = version;
-        status = ask(client, "lake.create_tag", &request.base, &reply, err);
-    }
-    if (status == LAKE_OK) {
-        LakePb__Tag *made = lake_pb__tag__unpack(NULL, reply.size, reply.data);
-        if (made == NULL)
-            status = unreadable(err);
-        else if (tagged != NULL)
-            *tagged = made->version;
-        if (made != NULL)
-            lake_pb__tag__free_unpacked(made, NULL);
-    }
-    base_buffer_fini(&reply);
-    return status;
-}
-
-lake_status lake_delete_tag(lake_client *client, const char *table, const char *tag,
-                            struct lake_error *err)
-{
-    LakePb__TagRequest request = LAKE_PB__TAG_REQUEST__INIT;
-    LakePb__TableName name;
-    struct base_buffer reply;
-    lake_error_clear(err);
-    base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = client_table_name(table, &name, err);
-    if (status == LAKE_OK) {
-        request.name = &name;
-        request.has_tag = 1;
-        request.tag = client_binary(base_str_of(tag));
-        status = ask(client, "lake.delete_tag", &request.base, &reply, err);
-    }
-    base_buffer_fini(&reply);
-    return status;
-}
-
-static lake_status copy_tags(const LakePb__ListTagsReply *reply, struct lake_tag_list *out,
-                             struct lake_error *err)
-{
-    struct lake_tag_list list = {base_calloc_array(reply->n_tags + 1, sizeof(*list.tags)), 0};
-    lake_status status =
-        list.tags == NULL ? base_fail_no_memory(err, reply->n_tags * sizeof(*list.tags)) : LAKE_OK;
-    while (status == LAKE_OK && list.count < reply->n_tags) {
-        const LakePb__Tag *from = reply->tags[list.count];
-        struct lake_tag *to = &list.tags[list.count++];
-        to->name = base_strndup((const char *)from->tag.data, from->tag.len);
-        to->branch = base_strndup((const char *)from->branch.data, from->branch.len);
-        to->version = from->version;
-        if (to->name == NULL || to->branch == NULL)
-            status = base_fail_no_memory(err, from->tag.len + from->branch.len);
-    }
-    if (status == LAKE_OK)
-        *out = list;
-    else
-        lake_tag_list_fini(&list);
-    return status;
-}
-
-lake_status lake_list_tags(lake_client *client, const char *table, struct lake_tag_list *out,
-                           struct lake_error *err)
-{
-    LakePb__ListTagsReply *answer = NULL;
-    LakePb__TableName name;
-    struct base_buffer reply;
-    lake_error_clear(err);
-    base_buffer_init(&reply, MAX_REPLY_BYTES);
-    lake_status status = client_table_name(table, &name, err);
-    if (status == LAKE_OK)
-        status = ask(client, "lake.list_tags", &name.base, &reply, err);
-    if (status == LAKE_OK) {
-        answer = lake_pb__list_tags_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? unreadable(err) : copy_tags(answer, out, err);
-    }
-    if (answer != NULL)
-        lake_pb__list_tags_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
-    return status;
-}
-
-void lake_tag_list_fini(struct lake_tag_list *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        base_free(list->tags[i].name);
-        base_free(list->tags[i].branch);
-    }
-    base_free(list->tags);
-    *list = (struct lake_tag_list){NULL, 0};
 }
 
 /* ---- history ---- */
@@ -199,7 +75,7 @@ lake_status lake_table_history(lake_client *client, const char *table, uint64_t 
     LakePb__TableName name;
     struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
@@ -207,11 +83,11 @@ lake_status lake_table_history(lake_client *client, const char *table, uint64_t 
         request.before = before;
         request.has_limit = 1;
         request.limit = limit;
-        status = ask(client, "lake.table_history", &request.base, &reply, err);
+        status = client_ask(client, "lake.table_history", &request.base, &reply, err);
     }
     if (status == LAKE_OK) {
         answer = lake_pb__history_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? unreadable(err) : copy_history(answer, out, err);
+        status = answer == NULL ? client_unreadable(err) : copy_history(answer, out, err);
     }
     if (answer != NULL)
         lake_pb__history_reply__free_unpacked(answer, NULL);
@@ -283,18 +159,18 @@ lake_status lake_diff_versions(lake_client *client, const char *table, uint64_t 
     LakePb__TableName name;
     struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, MAX_REPLY_BYTES);
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_from = request.has_to = 1;
         request.from = from;
         request.to = to;
-        status = ask(client, "lake.diff_versions", &request.base, &reply, err);
+        status = client_ask(client, "lake.diff_versions", &request.base, &reply, err);
     }
     if (status == LAKE_OK) {
         answer = lake_pb__diff_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? unreadable(err) : copy_diff(answer, out, err);
+        status = answer == NULL ? client_unreadable(err) : copy_diff(answer, out, err);
     }
     if (answer != NULL)
         lake_pb__diff_reply__free_unpacked(answer, NULL);

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REPLY_BYTES ((size_t)64 * 1024 * 1024)
-#define MAX_TABLES  ((size_t)1024 * 1024)
+#define MAX_TABLES ((size_t)1024 * 1024)
 
 lake_status client_split_name(const char *table, struct lake_str *namespace_name,
                               struct lake_str *name, struct lake_error *err)
@@ -38,6 +37,31 @@ lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out
     if (status == LAKE_OK)
         out->size = protobuf_c_message_pack(message, out->data);
     return status;
+}
+
+lake_status client_ask_within(lake_client *client, int64_t timeout_ms, const char *type,
+                              const ProtobufCMessage *message, struct base_buffer *reply,
+                              struct lake_error *err)
+{
+    struct base_buffer body;
+    base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
+    lake_status status = client_pack(message, &body, err);
+    if (status == LAKE_OK)
+        status =
+            client_action_within(client, timeout_ms, type, base_buffer_view(&body), reply, err);
+    base_buffer_fini(&body);
+    return status;
+}
+
+lake_status client_ask(lake_client *client, const char *type, const ProtobufCMessage *message,
+                       struct base_buffer *reply, struct lake_error *err)
+{
+    return client_ask_within(client, client->timeout_ms, type, message, reply, err);
+}
+
+lake_status client_unreadable(struct lake_error *err)
+{
+    return lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
 }
 
 /* ---- schemas ---- */
@@ -108,28 +132,6 @@ lake_status lake_schema_parse(const char *const *columns, size_t column_count,
 
 /* ---- create, drop ---- */
 
-/* Packs a protobuf-c message and runs the action with it. */
-static lake_status run_action_within(lake_client *client, int64_t timeout_ms, const char *type,
-                                     const ProtobufCMessage *message, struct base_buffer *reply,
-                                     struct lake_error *err)
-{
-    struct base_buffer body;
-    base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
-    lake_status status = client_pack(message, &body, err);
-    if (status == LAKE_OK)
-        status =
-            client_action_within(client, timeout_ms, type, base_buffer_view(&body), reply, err);
-    base_buffer_fini(&body);
-    return status;
-}
-
-static lake_status run_action(lake_client *client, const char *type,
-                              const ProtobufCMessage *message, struct base_buffer *reply,
-                              struct lake_error *err)
-{
-    return run_action_within(client, client->timeout_ms, type, message, reply, err);
-}
-
 lake_status lake_create_table(lake_client *client, const char *table,
                               const struct ArrowSchema *schema, struct lake_error *err)
 {
@@ -139,7 +141,7 @@ lake_status lake_create_table(lake_client *client, const char *table,
     struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&schema_bytes, CLIENT_MAX_METADATA_BYTES);
-    base_buffer_init(&reply, REPLY_BYTES);
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
         status = arrow_ipc_schema_to_bytes(schema, &schema_bytes, err);
@@ -147,7 +149,7 @@ lake_status lake_create_table(lake_client *client, const char *table,
         request.name = &name;
         request.has_schema_ipc = 1;
         request.schema_ipc = (ProtobufCBinaryData){schema_bytes.size, schema_bytes.data};
-        status = run_action(client, "lake.create_table", &request.base, &reply, err);
+        status = client_ask(client, "lake.create_table", &request.base, &reply, err);
         lake_schema_cache_invalidate(client, table);
     }
     base_buffer_fini(&schema_bytes);
@@ -161,11 +163,11 @@ lake_status lake_drop_table(lake_client *client, const char *table, struct lake_
     LakePb__TableName name;
     struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, REPLY_BYTES);
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
-        status = run_action(client, "lake.drop_table", &request.base, &reply, err);
+        status = client_ask(client, "lake.drop_table", &request.base, &reply, err);
         lake_schema_cache_invalidate(client, table);
     }
     base_buffer_fini(&reply);
@@ -184,17 +186,17 @@ lake_status lake_compact_table(lake_client *client, const char *table, int64_t t
     lake_error_clear(err);
     if (timeout_ms <= 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must be positive");
-    base_buffer_init(&reply, REPLY_BYTES);
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         status =
-            run_action_within(client, timeout_ms, "lake.compact_table", &request.base, &reply, err);
+            client_ask_within(client, timeout_ms, "lake.compact_table", &request.base, &reply, err);
     }
     if (status == LAKE_OK) {
         answer = lake_pb__compact_table_reply__unpack(NULL, reply.size, reply.data);
         if (answer == NULL)
-            status = lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
+            status = client_unreadable(err);
         else
             *out = (struct lake_compaction){.version = answer->version,
                                             .fragments_removed = answer->fragments_removed,
@@ -242,17 +244,17 @@ lake_status lake_describe_table(lake_client *client, const char *table, struct l
     LakePb__TableName *names[1] = {&name};
     struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, REPLY_BYTES);
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.n_names = 1;
         request.names = names;
-        status = run_action(client, "lake.resolve_tables", &request.base, &reply, err);
+        status = client_ask(client, "lake.resolve_tables", &request.base, &reply, err);
     }
     if (status == LAKE_OK) {
         answer = lake_pb__resolve_tables_reply__unpack(NULL, reply.size, reply.data);
         if (answer == NULL || answer->n_tables != 1)
-            status = lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
+            status = client_unreadable(err);
         else if (answer->tables[0]->registration == NULL)
             status = lake_fail(err, LAKE_NOT_FOUND, "there is no table %s", table);
         else
@@ -314,14 +316,14 @@ lake_status lake_list_tables(lake_client *client, const char *namespace_name,
     while (more && status == LAKE_OK) {
         LakePb__ListTablesRequest request = LAKE_PB__LIST_TABLES_REQUEST__INIT;
         struct base_buffer reply;
-        base_buffer_init(&reply, REPLY_BYTES);
+        base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
         if (namespace_name != NULL) {
             request.has_namespace_name = 1;
             request.namespace_name = client_binary(base_str_of(namespace_name));
         }
         if (page != NULL && page->n_tables > 0)
             request.start_after = page->tables[page->n_tables - 1]->name;
-        status = run_action(client, "lake.list_tables", &request.base, &reply, err);
+        status = client_ask(client, "lake.list_tables", &request.base, &reply, err);
         if (page != NULL)
             lake_pb__list_tables_reply__free_unpacked(page, NULL);
         page = NULL;

@@ -48,6 +48,80 @@ static bool is_place(const char *uri, struct lake_str path)
     return base_str_equal(whole, path);
 }
 
+/* Splits "place/tree/branch" at the first "/tree/" from `*at` on; false when there is none left. */
+static bool split_branch(struct lake_str path, size_t *at, struct lake_str *place,
+                         char branch[LANCE_REF_NAME_BYTES])
+{
+    static const struct lake_str tree = {"/tree/", 6};
+    while (*at + tree.size < path.size) {
+        size_t here = (*at)++;
+        struct lake_str name = {path.data + here + tree.size, path.size - here - tree.size};
+        if (memcmp(path.data + here, tree.data, tree.size) != 0 ||
+            name.size >= LANCE_REF_NAME_BYTES) {
+            continue;
+        }
+        (void)snprintf(branch, LANCE_REF_NAME_BYTES, "%.*s", LAKE_STR_FMT(name));
+        if (lance_branch_name_valid(branch)) {
+            *place = (struct lake_str){path.data, here};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The dataset's own root, or one of its branches. NOT_FOUND: the path names another place. */
+static lake_status open_own(const struct lance_opening *opening, struct lake_str path,
+                            struct storage_store **out, struct lake_error *err)
+{
+    const char *root = storage_store_uri(opening->root);
+    char branch[LANCE_REF_NAME_BYTES];
+    struct lake_str place;
+    if (is_place(root, path)) {
+        *out = storage_store_ref(opening->root);
+        return LAKE_OK;
+    }
+    for (size_t at = 0; split_branch(path, &at, &place, branch);) {
+        if (is_place(root, place)) {
+            return lance_branch_open(opening->root, branch, out, err);
+        }
+    }
+    return LAKE_NOT_FOUND;
+}
+
+/*
+ * What a branch inherits lies in its own dataset, so a place that is not (any more) there is where
+ * the dataset stood before it was moved. Files have names that no others have, and reading the
+ * dataset's own directory gives nothing away.
+ */
+static lake_status open_moved(const struct lance_opening *opening, struct lake_str path,
+                              struct storage_store **out, struct lake_error *err)
+{
+    char branch[LANCE_REF_NAME_BYTES];
+    struct lance_branch read;
+    struct lake_str place;
+    for (size_t at = 0; split_branch(path, &at, &place, branch);) {
+        lake_status status = lance_branch_read(opening->root, branch, &read, err);
+        if (status != LAKE_NOT_FOUND) {
+            return status == LAKE_OK ? lance_branch_open(opening->root, branch, out, err) : status;
+        }
+    }
+    *out = storage_store_ref(opening->root);
+    return LAKE_OK;
+}
+
+/* NOT_FOUND: nobody says what store it is. */
+static lake_status open_place(const struct lance_opening *opening, const char *path,
+                              struct storage_store **out, struct lake_error *err)
+{
+    struct lake_str place = without_slashes(base_str_of(path));
+    lake_status status = open_own(opening, place, out, err);
+    if (status == LAKE_NOT_FOUND && opening->open_base != NULL) {
+        status = opening->open_base(opening->context, path, out, err);
+    }
+    bool of_branch = opening->store != opening->root;
+    return status == LAKE_NOT_FOUND && of_branch ? open_moved(opening, place, out, err) : status;
+}
+
 static lake_status open_base(const struct lance_opening *opening, const LancePb__BasePath *pb,
                              struct lance_base *out, struct lake_error *err)
 {
@@ -60,19 +134,14 @@ static lake_status open_base(const struct lance_opening *opening, const LancePb_
     if (out->path == NULL) {
         return lake_fail(err, LAKE_DATA_LOSS, "base path %u of the manifest is no path", out->id);
     }
-    if (is_place(storage_store_uri(opening->root), path)) {
-        out->store = storage_store_ref(opening->root);
-        return LAKE_OK;
-    }
-    if (opening->open_base == NULL) {
+    lake_status status = open_place(opening, out->path, &out->store, err);
+    if (status == LAKE_NOT_FOUND && opening->open_base == NULL) {
         return LAKE_OK; /* refused when a file of it is asked for */
     }
-    lake_status status = opening->open_base(opening->context, out->path, &out->store, err);
-    if (status != LAKE_OK) {
-        return lake_fail_wrap(err, status, "base path %s of the dataset cannot be opened",
-                              out->path);
-    }
-    return LAKE_OK;
+    return status == LAKE_OK
+               ? LAKE_OK
+               : lake_fail_wrap(err, status, "base path %s of the dataset cannot be opened",
+                                out->path);
 }
 
 lake_status lance_bases_open(const struct lance_opening *opening, const LancePb__Manifest *pb,

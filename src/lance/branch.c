@@ -26,20 +26,6 @@ struct creation {
     const char *parent_path;
 };
 
-static void key_of(const char *branch, char key[STORAGE_MAX_KEY_BYTES + 1])
-{
-    size_t size = (size_t)snprintf(key, STORAGE_MAX_KEY_BYTES + 1, "_refs/branches/");
-    for (const char *c = branch; *c != '\0' && size + 16 < STORAGE_MAX_KEY_BYTES; c++) {
-        if (*c == '/') {
-            memcpy(key + size, "%2F", 3);
-            size += 3;
-        } else {
-            key[size++] = *c;
-        }
-    }
-    (void)snprintf(key + size, STORAGE_MAX_KEY_BYTES + 1 - size, ".json");
-}
-
 /* ---- the manifest ---- */
 
 static lake_status no_memory(struct lake_error *err)
@@ -222,7 +208,7 @@ static lake_status read_history(struct creation *creation, json_t **out, struct 
     lake_status status = LAKE_OK;
     base_buffer_init(&text, MAX_REF_BYTES);
     if (creation->parent != NULL) {
-        key_of(creation->parent, key);
+        lance_branch_key(creation->parent, key);
         status = storage_read_all(creation->root, base_str_of(key), &text, err);
         if (status == LAKE_OK) {
             status = base_json_parse(base_buffer_view(&text), MAX_REF_BYTES, &parent, err);
@@ -314,7 +300,7 @@ static lake_status create(struct creation *creation, const char *key, struct lak
 }
 
 lake_status lance_branch_create(struct storage_store *root, const char *branch, const char *parent,
-                                uint64_t version, struct lake_error *err)
+                                uint64_t version, struct lance_branch *out, struct lake_error *err)
 {
     char key[STORAGE_MAX_KEY_BYTES + 1];
     struct lance_open_options options;
@@ -325,7 +311,7 @@ lake_status lance_branch_create(struct storage_store *root, const char *branch, 
     lance_open_options_init(&options);
     options.branch = parent;
     options.version = version;
-    key_of(branch, key);
+    lance_branch_key(branch, key);
     lake_status status = lance_dataset_open_with(root, NULL, NULL, &options, &creation.from, err);
     if (status == LAKE_OK) {
         status = create(&creation, key, err);
@@ -333,5 +319,5 @@ lake_status lance_branch_create(struct storage_store *root, const char *branch, 
     base_arena_free(creation.arena);
     storage_store_unref(creation.store);
     lance_dataset_unref(creation.from);
-    return status;
+    return status == LAKE_OK && out != NULL ? lance_branch_read(root, branch, out, err) : status;
 }

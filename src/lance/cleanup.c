@@ -20,10 +20,8 @@
 #define DAY_MS           (INT64_C(24) * 3600 * 1000)
 #define DEFAULT_OLDER_MS (14 * DAY_MS)
 #define DEFAULT_GRACE_MS (7 * DAY_MS)
-#define VERSIONS_PREFIX  "_versions/"
 #define REFS_PREFIX      "_refs/"
 #define TAGS_PREFIX      "_refs/tags/"
-#define BRANCHES_PREFIX  "_refs/branches/"
 #define HINT_KEY         "_versions/latest_version_hint.json"
 #define MAX_REF_BYTES    65536
 
@@ -70,33 +68,25 @@ void lance_cleanup_options_init(struct lance_cleanup_options *options)
 typedef lake_status (*list_visit)(struct cleanup *cleanup, const struct storage_list_entry *entry,
                                   void *context, struct lake_error *err);
 
+struct visit {
+    struct cleanup *cleanup;
+    list_visit visit;
+    void *context;
+};
+
+static lake_status visit_entry(void *context, const struct storage_list_entry *entry,
+                               struct lake_error *err)
+{
+    const struct visit *visit = context;
+    return visit->visit(visit->cleanup, entry, visit->context, err);
+}
+
 static lake_status list_all(struct cleanup *cleanup, struct storage_store *store,
                             const char *prefix, list_visit visit, void *context,
                             struct lake_error *err)
 {
-    char last[STORAGE_MAX_KEY_BYTES + 1] = "";
-    bool more = true;
-    lake_status status = LAKE_OK;
-    while (more && status == LAKE_OK) {
-        struct storage_list_page page = {0};
-        status = storage_list(store, base_str_of(prefix), base_str_of(last), STORAGE_MAX_LIST,
-                              &page, err);
-        if (status == LAKE_NOT_FOUND) {
-            return LAKE_OK;
-        }
-        if (status != LAKE_OK) {
-            return status;
-        }
-        more = page.more && page.count > 0;
-        if (more) {
-            (void)snprintf(last, sizeof(last), "%s", page.entries[page.count - 1].key);
-        }
-        for (size_t i = 0; i < page.count && status == LAKE_OK; i++) {
-            status = visit(cleanup, &page.entries[i], context, err);
-        }
-        storage_list_page_fini(&page);
-    }
-    return status;
+    struct visit each = {cleanup, visit, context};
+    return lance_list_all(store, prefix, visit_entry, &each, err);
 }
 
 static lake_status grow(void **items, size_t *capacity, size_t item_bytes, struct lake_error *err)
@@ -143,8 +133,8 @@ static lake_status note_version(struct cleanup *cleanup, const struct storage_li
     struct version found = {.modified_ms = entry->modified_unix_ms};
     enum lance_naming naming;
     (void)cleanup;
-    name.data += strlen(VERSIONS_PREFIX);
-    name.size -= strlen(VERSIONS_PREFIX);
+    name.data += strlen(LANCE_VERSIONS_PREFIX);
+    name.size -= strlen(LANCE_VERSIONS_PREFIX);
     if (base_str_has_prefix(name, "d") && base_str_has_suffix(name, ".manifest")) {
         struct lake_str digits = {name.data + 1, name.size - 1 - strlen(".manifest")};
         if (!base_str_to_u64(digits, &found.number)) {
@@ -179,7 +169,7 @@ static lake_status list_versions(struct cleanup *cleanup, struct storage_store *
 {
     lake_status status = lance_versions_latest(store, 0, &out->latest, &out->naming, NULL, err);
     if (status == LAKE_OK) {
-        status = list_all(cleanup, store, VERSIONS_PREFIX, note_version, out, err);
+        status = list_all(cleanup, store, LANCE_VERSIONS_PREFIX, note_version, out, err);
     }
     if (status == LAKE_OK && out->count > 0) {
         qsort(out->items, out->count, sizeof(*out->items), compare_versions);
@@ -198,7 +188,7 @@ static lake_status read_manifest(struct storage_store *store, enum lance_naming 
     if ((version >> 63) == 0) {
         return lance_manifest_read(store, naming, version, out, err);
     }
-    (void)snprintf(key, sizeof(key), VERSIONS_PREFIX "d%" PRIu64 ".manifest", version);
+    (void)snprintf(key, sizeof(key), LANCE_VERSIONS_PREFIX "d%" PRIu64 ".manifest", version);
     base_buffer_init(&bytes, LANCE_MAX_MANIFEST_BYTES);
     lake_status status = storage_read_all(store, base_str_of(key), &bytes, err);
     if (status == LAKE_OK) {
@@ -334,43 +324,6 @@ static lake_status visit_branch(struct cleanup *cleanup, const char *branch, str
     return status;
 }
 
-/* The name in a key, where a slash is written as %2F. */
-static bool branch_of_key(const char *key, char out[LANCE_REF_NAME_BYTES])
-{
-    const char *at = key + strlen(BRANCHES_PREFIX);
-    size_t size = 0;
-    while (*at != '\0' && strcmp(at, ".json") != 0 && size + 1 < LANCE_REF_NAME_BYTES) {
-        bool slash = strncmp(at, "%2F", 3) == 0;
-        out[size++] = slash ? '/' : *at;
-        at += slash ? 3 : 1;
-    }
-    out[size] = '\0';
-    return strcmp(at, ".json") == 0 && size > 0;
-}
-
-static lake_status pin_parent(struct cleanup *cleanup, const char *key, struct numbers *out,
-                              struct lake_error *err)
-{
-    struct base_buffer text;
-    json_t *json = NULL;
-    base_buffer_init(&text, MAX_REF_BYTES);
-    lake_status status = storage_read_all(cleanup->root, base_str_of(key), &text, err);
-    if (status == LAKE_OK) {
-        status = base_json_parse(base_buffer_view(&text), MAX_REF_BYTES, &json, err);
-    }
-    if (status == LAKE_OK) {
-        json_int_t version = json_integer_value(json_object_get(json, "parentVersion"));
-        if (version <= 0) {
-            status = lake_fail(err, LAKE_DATA_LOSS, "the branch %s names no parent", key);
-        } else if (is_target(cleanup, json_string_value(json_object_get(json, "parentBranch")))) {
-            status = pin(out, (uint64_t)version, err);
-        }
-    }
-    json_decref(json);
-    base_buffer_fini(&text);
-    return status;
-}
-
 static lake_status note_ref(struct cleanup *cleanup, const struct storage_list_entry *entry,
                             void *context, struct lake_error *err)
 {
@@ -379,12 +332,17 @@ static lake_status note_ref(struct cleanup *cleanup, const struct storage_list_e
     if (base_str_has_prefix(key, TAGS_PREFIX)) {
         return LAKE_OK; /* pin_tags */
     }
-    if (!base_str_has_prefix(key, BRANCHES_PREFIX) || !branch_of_key(entry->key, branch)) {
+    if (!base_str_has_prefix(key, LANCE_BRANCHES_PREFIX) ||
+        !lance_branch_of_key(entry->key, branch)) {
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "nothing is cleaned up: %s is a reference of a kind that is not known",
                          entry->key);
     }
-    lake_status status = pin_parent(cleanup, entry->key, context, err);
+    struct lance_branch read;
+    lake_status status = lance_branch_read(cleanup->root, branch, &read, err);
+    if (status == LAKE_OK && is_target(cleanup, read.parent)) {
+        status = pin(context, read.parent_version, err);
+    }
     if (status == LAKE_OK && !is_target(cleanup, branch)) {
         status = visit_branch(cleanup, branch, err);
     }
@@ -480,16 +438,10 @@ static lake_status visit_new_versions(struct cleanup *cleanup, struct lake_error
     return status;
 }
 
-/* What a version that needs the file refers to; false for a name that is none of the format's. */
-static bool referred_key(struct lake_str key, struct lake_str *out, char buffer[])
+bool lance_referred_key(struct lake_str key, struct lake_str *out,
+                        char buffer[LANCE_REFERRED_KEY_BYTES])
 {
     *out = key;
-    if (base_str_has_prefix(key, "_deletions/")) {
-        return base_str_has_suffix(key, ".arrow") || base_str_has_suffix(key, ".bin");
-    }
-    if (base_str_has_prefix(key, "_transactions/")) {
-        return base_str_has_suffix(key, ".txn");
-    }
     const char *name = memchr(key.data, '/', key.size);
     if (name == NULL) {
         return false;
@@ -497,6 +449,13 @@ static bool referred_key(struct lake_str key, struct lake_str *out, char buffer[
     name++;
     size_t left = key.size - (size_t)(name - key.data);
     const char *slash = memchr(name, '/', left);
+    if (base_str_has_prefix(key, "_deletions/")) {
+        return slash == NULL &&
+               (base_str_has_suffix(key, ".arrow") || base_str_has_suffix(key, ".bin"));
+    }
+    if (base_str_has_prefix(key, "_transactions/")) {
+        return slash == NULL && base_str_has_suffix(key, ".txn");
+    }
     if (base_str_has_prefix(key, "_indices/")) {
         struct base_uuid uuid;
         out->size = slash == NULL ? 0 : (size_t)(slash - key.data);
@@ -508,7 +467,7 @@ static bool referred_key(struct lake_str key, struct lake_str *out, char buffer[
     }
     /* data/<stem>/<32 digits>.blob belongs to data/<stem>.lance */
     size_t stem = (size_t)(slash - key.data);
-    (void)snprintf(buffer, STORAGE_MAX_KEY_BYTES + 8, "%.*s.lance", (int)stem, key.data);
+    (void)snprintf(buffer, LANCE_REFERRED_KEY_BYTES, "%.*s.lance", (int)stem, key.data);
     *out = base_str_of(buffer);
     return base_str_has_suffix(key, ".blob") &&
            memchr(slash + 1, '/', left - (size_t)(slash + 1 - name)) == NULL;
@@ -517,10 +476,10 @@ static bool referred_key(struct lake_str key, struct lake_str *out, char buffer[
 static lake_status remove_file(struct cleanup *cleanup, const struct storage_list_entry *entry,
                                void *context, struct lake_error *err)
 {
-    char buffer[STORAGE_MAX_KEY_BYTES + 8];
+    char buffer[LANCE_REFERRED_KEY_BYTES];
     struct lake_str referred;
     (void)context;
-    if (!referred_key(base_str_of(entry->key), &referred, buffer) ||
+    if (!lance_referred_key(base_str_of(entry->key), &referred, buffer) ||
         lance_key_set_has(&cleanup->kept, referred)) {
         return LAKE_OK;
     }

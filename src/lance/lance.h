@@ -444,11 +444,25 @@ lake_status lance_tags_list(struct storage_store *root, struct lance_tag **out, 
 
 /* ---- branches ---- */
 
+struct lance_branch {
+    char name[LANCE_REF_NAME_BYTES];
+    char parent[LANCE_REF_NAME_BYTES]; /* empty: main */
+    uint64_t parent_version;           /* as which it began */
+    int64_t created_unix_s;
+};
 /* A branch begins as `version` of `parent` (NULL: main; version 0: the newest) and is a dataset of
- * its own from there, opened by lance_dataset_open_with; no data is copied. ALREADY_EXISTS,
- * INVALID_ARGUMENT by name; FAILED_PRECONDITION when files of another dataset lie in its place. */
+ * its own from there, opened by lance_dataset_open_with; no data is copied. `out` may be NULL.
+ * ALREADY_EXISTS, INVALID_ARGUMENT by name; FAILED_PRECONDITION when files of another dataset lie
+ * in its place. */
 lake_status lance_branch_create(struct storage_store *root, const char *branch, const char *parent,
-                                uint64_t version, struct lake_error *err);
+                                uint64_t version, struct lance_branch *out, struct lake_error *err);
+/* By name; base_free(*out). DATA_LOSS for a branch that cannot be read. */
+lake_status lance_branches_list(struct storage_store *root, struct lance_branch **out,
+                                size_t *count, struct lake_error *err);
+/* Deletes a branch with its versions and files, and what a killed deletion of it left.
+ * FAILED_PRECONDITION while a tag or another branch needs it. */
+lake_status lance_branch_delete(struct storage_store *root, const char *branch,
+                                struct lake_error *err);
 
 /* ---- cleaning up ---- */
 

@@ -38,8 +38,11 @@ bool lance_ref_name_valid(const char *tag)
     return is_name(base_str_of(tag)) && strlen(tag) < LANCE_REF_NAME_BYTES;
 }
 
-static bool is_branch_name(const char *branch)
+bool lance_branch_name_valid(const char *branch)
 {
+    if (strlen(branch) >= LANCE_REF_NAME_BYTES || strcmp(branch, "main") == 0) {
+        return false;
+    }
     const char *at = branch;
     for (;;) {
         size_t size = strcspn(at, "/");
@@ -65,7 +68,7 @@ static lake_status parse_tag(const char *tag, struct lake_bytes text, struct lan
     json_int_t version = json_integer_value(json_object_get(json, "version"));
     const char *name = json_string_value(branch);
     if (version <= 0 || (branch != NULL && !json_is_null(branch) && name == NULL) ||
-        (name != NULL && (strlen(name) >= sizeof(out->branch) || !is_branch_name(name)))) {
+        (name != NULL && !lance_branch_name_valid(name))) {
         status = lake_fail(err, LAKE_DATA_LOSS, "the tag %s names no version", tag);
     } else {
         out->version = (uint64_t)version;
@@ -100,7 +103,7 @@ lake_status lance_branch_open(struct storage_store *root, const char *branch,
                               struct storage_store **out, struct lake_error *err)
 {
     char prefix[LANCE_REF_NAME_BYTES + 8];
-    if (!is_branch_name(branch) || strlen(branch) >= LANCE_REF_NAME_BYTES) {
+    if (!lance_branch_name_valid(branch)) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "'%.100s' is no name of a branch", branch);
     }
     (void)snprintf(prefix, sizeof(prefix), "tree/%s", branch);

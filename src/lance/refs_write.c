@@ -171,13 +171,13 @@ lake_status lance_tag_delete(struct storage_store *root, const char *tag, struct
 /* ---- listing ---- */
 
 struct tag_list {
+    struct storage_store *root;
     struct lance_tag *items;
     size_t count;
     size_t capacity;
 };
 
-static lake_status add_tag(struct storage_store *root, struct lake_str name, struct tag_list *list,
-                           struct lake_error *err)
+static lake_status add_tag(struct tag_list *list, struct lake_str name, struct lake_error *err)
 {
     struct lance_ref ref;
     if (list->count == MAX_TAGS) {
@@ -194,7 +194,7 @@ static lake_status add_tag(struct storage_store *root, struct lake_str name, str
     }
     struct lance_tag *tag = &list->items[list->count];
     (void)snprintf(tag->name, sizeof(tag->name), "%.*s", LAKE_STR_FMT(name));
-    lake_status status = lance_tag_read(root, tag->name, &ref, err);
+    lake_status status = lance_tag_read(list->root, tag->name, &ref, err);
     if (status == LAKE_NOT_FOUND) {
         return LAKE_OK; /* removed meanwhile */
     }
@@ -206,47 +206,25 @@ static lake_status add_tag(struct storage_store *root, struct lake_str name, str
     return status;
 }
 
-static lake_status add_page(struct storage_store *root, const struct storage_list_page *page,
-                            struct tag_list *list, struct lake_error *err)
+static lake_status visit_tag(void *context, const struct storage_list_entry *entry,
+                             struct lake_error *err)
 {
-    lake_status status = LAKE_OK;
-    for (size_t i = 0; i < page->count && status == LAKE_OK; i++) {
-        struct lake_str name = base_str_of(page->entries[i].key);
-        name.data += strlen(TAGS_PREFIX);
-        name.size -= strlen(TAGS_PREFIX);
-        if (!base_str_has_suffix(name, TAG_SUFFIX) || memchr(name.data, '/', name.size) != NULL) {
-            return lake_fail(err, LAKE_DATA_LOSS, "%s is no tag", page->entries[i].key);
-        }
-        name.size -= strlen(TAG_SUFFIX);
-        status = add_tag(root, name, list, err);
+    struct tag_list *list = context;
+    struct lake_str name = base_str_of(entry->key);
+    name.data += strlen(TAGS_PREFIX);
+    name.size -= strlen(TAGS_PREFIX);
+    if (!base_str_has_suffix(name, TAG_SUFFIX) || memchr(name.data, '/', name.size) != NULL) {
+        return lake_fail(err, LAKE_DATA_LOSS, "%s is no tag", entry->key);
     }
-    return status;
+    name.size -= strlen(TAG_SUFFIX);
+    return add_tag(list, name, err);
 }
 
 lake_status lance_tags_list(struct storage_store *root, struct lance_tag **out, size_t *count,
                             struct lake_error *err)
 {
-    struct tag_list list = {NULL, 0, 0};
-    char last[STORAGE_MAX_KEY_BYTES + 1] = "";
-    bool more = true;
-    lake_status status = LAKE_OK;
-    while (more && status == LAKE_OK) {
-        struct storage_list_page page = {0};
-        status = storage_list(root, LAKE_STR(TAGS_PREFIX), base_str_of(last), STORAGE_MAX_LIST,
-                              &page, err);
-        if (status == LAKE_NOT_FOUND) {
-            status = LAKE_OK;
-            break;
-        }
-        if (status == LAKE_OK) {
-            status = add_page(root, &page, &list, err);
-            more = page.more && page.count > 0;
-            if (more) {
-                (void)snprintf(last, sizeof(last), "%s", page.entries[page.count - 1].key);
-            }
-            storage_list_page_fini(&page);
-        }
-    }
+    struct tag_list list = {.root = root};
+    lake_status status = lance_list_all(root, TAGS_PREFIX, visit_tag, &list, err);
     if (status != LAKE_OK) {
         base_free(list.items);
         return status;

@@ -25,7 +25,8 @@ enum lance_naming {
 
 #define LANCE_KEY_BYTES 64 /* of a manifest's key, with the NUL */
 void lance_manifest_key(enum lance_naming naming, uint64_t version, char out[LANCE_KEY_BYTES]);
-/* `name` is the part after `_versions/`. False for whatever is not a version of the history:
+#define LANCE_VERSIONS_PREFIX "_versions/"
+/* `name` is the part after it. False for whatever is not a version of the history:
  * temporary and staged names, detached versions, the hint. */
 bool lance_manifest_name_parse(struct lake_str name, uint64_t *version, enum lance_naming *naming);
 /* lance_latest_version, and how its manifest is named. */
@@ -235,9 +236,29 @@ bool lance_ref_name_valid(const char *tag);
 /* `root` is main's directory. NOT_FOUND: there is no such tag. */
 lake_status lance_tag_read(struct storage_store *root, const char *tag, struct lance_ref *out,
                            struct lake_error *err);
+/* Not main, which is there and no branch. */
+bool lance_branch_name_valid(const char *branch);
 /* The directory of a branch, whether or not there is one. */
 lake_status lance_branch_open(struct storage_store *root, const char *branch,
                               struct storage_store **out, struct lake_error *err);
+
+/* ---- branch_refs.c ---- */
+
+#define LANCE_BRANCHES_PREFIX "_refs/branches/"
+/* Of the file that makes a branch; the other way round, false for a key that is none. */
+void lance_branch_key(const char *branch, char key[STORAGE_MAX_KEY_BYTES + 1]);
+bool lance_branch_of_key(const char *key, char out[LANCE_REF_NAME_BYTES]);
+/* NOT_FOUND: there is no such branch. */
+lake_status lance_branch_read(struct storage_store *root, const char *branch,
+                              struct lance_branch *out, struct lake_error *err);
+
+/* ---- listing.c ---- */
+
+typedef lake_status (*lance_list_visit)(void *context, const struct storage_list_entry *entry,
+                                        struct lake_error *err);
+/* Visits every object whose key begins with `prefix`, in the order of keys. */
+lake_status lance_list_all(struct storage_store *store, const char *prefix, lance_list_visit visit,
+                           void *context, struct lake_error *err);
 
 /* ---- dataset.c ---- */
 
@@ -550,6 +571,14 @@ struct lance_visitor {
 /* Everything that the manifest refers to. UNIMPLEMENTED for a field that is not known. */
 lake_status lance_references_visit(const struct lance_manifest *manifest,
                                    const struct lance_visitor *visitor, struct lake_error *err);
+
+/* ---- cleanup.c ---- */
+
+#define LANCE_REFERRED_KEY_BYTES (STORAGE_MAX_KEY_BYTES + 8)
+/* What a version that needs the file at `key` refers to, borrowed from `key` or `buffer`; false for
+ * a name that is none of the format's. */
+bool lance_referred_key(struct lake_str key, struct lake_str *out,
+                        char buffer[LANCE_REFERRED_KEY_BYTES]);
 
 /* ---- key_set.c ---- */
 

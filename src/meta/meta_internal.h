@@ -467,7 +467,7 @@ lake_status meta_table_restore(struct meta_authority *authority,
                                const LakePb__RestoreTableRequest *request,
                                struct meta_append_result *out, struct lake_error *err);
 
-/* ---- tags.c ---- */
+/* ---- refs.c ---- */
 
 /* Appends the Tag that was made. */
 lake_status meta_tag_create(struct meta_authority *authority, const struct meta_identity *identity,
@@ -480,6 +480,20 @@ lake_status meta_tag_delete(struct meta_authority *authority, const struct meta_
 lake_status meta_tags_list(struct meta_authority *authority, const struct meta_identity *identity,
                            const struct meta_wait *wait, const LakePb__TableName *request,
                            struct base_buffer *out, struct lake_error *err);
+
+/* Appends the Branch that was made. */
+lake_status meta_branch_create(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const LakePb__BranchRequest *request, struct base_buffer *out,
+                               struct lake_error *err);
+lake_status meta_branch_delete(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const LakePb__BranchRequest *request, struct lake_error *err);
+/* Appends a ListBranchesReply. */
+lake_status meta_branches_list(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const LakePb__TableName *request, struct base_buffer *out,
+                               struct lake_error *err);
 
 /* ---- history.c ---- */
 

@@ -308,6 +308,46 @@ static lake_status list_tags(const struct request *request, struct base_buffer *
     return status;
 }
 
+static lake_status create_branch(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__BranchRequest *pb =
+        lake_pb__branch_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_branch_create(request->authority, request->identity, request->wait, pb, out, err);
+    lake_pb__branch_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status delete_branch(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    (void)out;
+    LakePb__BranchRequest *pb =
+        lake_pb__branch_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_branch_delete(request->authority, request->identity, request->wait, pb, err);
+    lake_pb__branch_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status list_branches(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__TableName *pb =
+        lake_pb__table_name__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_branches_list(request->authority, request->identity, request->wait, pb, out, err);
+    lake_pb__table_name__free_unpacked(pb, NULL);
+    return status;
+}
+
 static lake_status table_history(const struct request *request, struct base_buffer *out,
                                  struct lake_error *err)
 {
@@ -364,6 +404,9 @@ static const struct action {
     {"lake.create_tag", "TagRequest -> Tag", SMALL_REQUEST_BYTES, create_tag},
     {"lake.delete_tag", "TagRequest -> empty", SMALL_REQUEST_BYTES, delete_tag},
     {"lake.list_tags", "TableName -> ListTagsReply", SMALL_REQUEST_BYTES, list_tags},
+    {"lake.create_branch", "BranchRequest -> Branch", SMALL_REQUEST_BYTES, create_branch},
+    {"lake.delete_branch", "BranchRequest -> empty", SMALL_REQUEST_BYTES, delete_branch},
+    {"lake.list_branches", "TableName -> ListBranchesReply", SMALL_REQUEST_BYTES, list_branches},
     {"lake.table_history", "HistoryRequest -> HistoryReply, one page", SMALL_REQUEST_BYTES,
      table_history},
     {"lake.diff_versions", "DiffRequest -> DiffReply", SMALL_REQUEST_BYTES, diff_versions},

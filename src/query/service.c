@@ -270,54 +270,6 @@ static lake_status restore_table(struct request *request, struct lake_bytes body
     return status;
 }
 
-static lake_status create_tag(struct request *request, struct lake_bytes body,
-                              struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.create_tag", body, out, err);
-}
-
-static lake_status delete_tag(struct request *request, struct lake_bytes body,
-                              struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.delete_tag", body, out, err);
-}
-
-static lake_status list_tags(struct request *request, struct lake_bytes body,
-                             struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.list_tags", body, out, err);
-}
-
-static lake_status table_history(struct request *request, struct lake_bytes body,
-                                 struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.table_history", body, out, err);
-}
-
-static lake_status diff_versions(struct request *request, struct lake_bytes body,
-                                 struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.diff_versions", body, out, err);
-}
-
-static lake_status list_tables(struct request *request, struct lake_bytes body,
-                               struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.list_tables", body, out, err);
-}
-
-static lake_status resolve_tables(struct request *request, struct lake_bytes body,
-                                  struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.resolve_tables", body, out, err);
-}
-
-static lake_status table_schema(struct request *request, struct lake_bytes body,
-                                struct base_buffer *out, struct lake_error *err)
-{
-    return forward(request, "lake.table_schema", body, out, err);
-}
-
 static lake_status change_rows(struct request *request, struct lake_bytes body,
                                struct base_buffer *out, struct lake_error *err)
 {
@@ -348,16 +300,19 @@ static const struct action actions[] = {
     {"lake.create_table", "Creates a table", create_table},
     {"lake.drop_table", "Drops a table", drop_table},
     {"lake.compact_table", "Puts small fragments of a table together", compact_table},
-    {"lake.list_tables", "Lists tables", list_tables},
-    {"lake.resolve_tables", "Describes tables with their newest versions", resolve_tables},
-    {"lake.table_schema", "The registered schema of a table", table_schema},
+    {"lake.list_tables", "Lists tables", NULL},
+    {"lake.resolve_tables", "Describes tables with their newest versions", NULL},
+    {"lake.table_schema", "The registered schema of a table", NULL},
     {"lake.change_rows", "Deletes or updates the rows for which a predicate holds", change_rows},
     {"lake.restore_table", "Makes an older version the newest", restore_table},
-    {"lake.create_tag", "Names a version, which then stays", create_tag},
-    {"lake.delete_tag", "Removes a tag", delete_tag},
-    {"lake.list_tags", "The tags of a table", list_tags},
-    {"lake.table_history", "The versions of a table", table_history},
-    {"lake.diff_versions", "How two versions of a table differ", diff_versions},
+    {"lake.create_tag", "Names a version, which then stays", NULL},
+    {"lake.delete_tag", "Removes a tag", NULL},
+    {"lake.list_tags", "The tags of a table", NULL},
+    {"lake.create_branch", "Begins a branch of a table", NULL},
+    {"lake.delete_branch", "Deletes a branch", NULL},
+    {"lake.list_branches", "The branches of a table", NULL},
+    {"lake.table_history", "The versions of a table", NULL},
+    {"lake.diff_versions", "How two versions of a table differ", NULL},
     {"lake.stage", "Where the caller's objects go", stage},
     {"lake.presign_read", "A URL that reads one of the caller's objects for a while", presign_read},
 };
@@ -373,7 +328,9 @@ static lake_status run_action(struct request *request, struct lake_error *err)
     status = LAKE_UNIMPLEMENTED;
     for (size_t i = 0; i < BASE_ARRAY_LEN(actions); i++) {
         if (base_str_equal_c(called.type, actions[i].type)) {
-            status = actions[i].run(request, called.body, &body, err);
+            status = actions[i].run != NULL
+                         ? actions[i].run(request, called.body, &body, err)
+                         : forward(request, actions[i].type, called.body, &body, err);
             break;
         }
         if (i + 1 == BASE_ARRAY_LEN(actions))

@@ -63,9 +63,9 @@ def test_options_in_help_are_options():
     for command in COMMANDS:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", lake(command, "--help").stdout))
         for option in (named | common) - {"--help", "--version"}:
-            verbs = {"table": ["create", "delete", "update", "history"],
+            verbs = {"table": ["create", "delete", "update", "history", "branch create"],
                      "client": ["create-table"]}.get(command, [None])
-            done = [lake(command, *filter(None, [verb]), option, "x", "--nonsense")
+            done = [lake(command, *(verb or "").split(), option, "x", "--nonsense")
                     for verb in verbs]
             assert all(each.returncode == 2 for each in done), (command, option)
             assert not all(f"there is no option {option}" in each.stderr

@@ -329,7 +329,7 @@ static lake_status branch(const struct arguments *arguments, struct lance_datase
 {
     return lance_branch_create(lance_dataset_store(dataset), word(arguments, 0),
                                arguments->word_count > 2 ? word(arguments, 2) : NULL,
-                               number(arguments, 1), err);
+                               number(arguments, 1), NULL, err);
 }
 
 static lake_status tag(const struct arguments *arguments, struct lance_dataset *dataset,

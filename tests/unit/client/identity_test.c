@@ -146,6 +146,13 @@ static void what_is_hidden_missing_or_forbidden_looks_the_same(void **state)
           lake_delete_tag(bob, "robots.t", "mine", &fixture->err));
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_list_tags(bob, "robots.t", &tags, &fixture->err));
+    struct lake_branch_list branches;
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_create_branch(bob, "robots.t", "mine", NULL, 0, NULL, &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_delete_branch(bob, "robots.t", "mine", &fixture->err));
+    FAILS(fixture, LAKE_PERMISSION_DENIED, "",
+          lake_list_branches(bob, "robots.t", &branches, &fixture->err));
     FAILS(fixture, LAKE_PERMISSION_DENIED, "",
           lake_restore_table(bob, "robots.t", 1, NULL, NULL, &fixture->err));
     struct lake_history history;
