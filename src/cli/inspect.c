@@ -60,6 +60,27 @@ static void print_column(const json_t *column, unsigned long long rows)
         size_text(number_of(value, "bytes"), size), text_of(value, "encoding"));
 }
 
+static void print_index(const json_t *index)
+{
+    char size[32];
+    size_t i;
+    const json_t *column;
+    fputs("index ", stdout);
+    print_plain(text_of(index, "name"), 0);
+    fputs(": ", stdout);
+    print_plain(text_of(index, "kind"), 0);
+    fputs(" of", stdout);
+    json_array_foreach(json_object_get(index, "columns"), i, column)
+    {
+        fputs(i == 0 ? " " : ", ", stdout);
+        print_plain(json_string_value(column), 0);
+    }
+    if (json_object_get(index, "fragments") != NULL)
+        printf(", covers %llu fragments with %llu rows", number_of(index, "fragments"),
+               number_of(index, "rows"));
+    printf(", %s\n", size_text(number_of(index, "bytes"), size));
+}
+
 static void print_report(const json_t *report)
 {
     char size[32];
@@ -78,6 +99,7 @@ static void print_report(const json_t *report)
         print_plain(json_string_value(value), 0);
         fputc('\n', stdout);
     }
+    json_array_foreach(json_object_get(report, "indices"), i, value) print_index(value);
     json_array_foreach(json_object_get(report, "fragments"), f, fragment)
     {
         printf("fragment %llu: %llu rows, %llu of them deleted\n", number_of(fragment, "id"),
@@ -124,9 +146,9 @@ const struct cli_command cli_inspect = {
     "inspect", "show what a Lance dataset consists of: files, pages, encodings",
     "Usage: lake inspect PATH|NAMESPACE.TABLE [--version N] [--branch B] [--tag T] [--file NAME]\n"
     "\n"
-    "Shows the manifest, the fragments and their data files, and for every column its bytes,\n"
-    "how its pages are encoded and whether it has statistics. --file lists every page of one\n"
-    "data file. With --json the same for machines.\n"
+    "Shows the manifest, the indices, the fragments and their data files, and for every column\n"
+    "its bytes, how its pages are encoded and whether it has statistics. --file lists every page\n"
+    "of one data file. With --json the same for machines.\n"
     "\n"
     "Examples:\n"
     "  lake inspect frames.lance\n"

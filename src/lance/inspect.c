@@ -1,7 +1,7 @@
-/* What a version consists of, as JSON: manifest, fragments, files, columns and their pages. */
+/* What a version consists of, as JSON: manifest, indices, fragments, files, columns, pages. */
 #include "file_read.h"
+#include "index.h"
 #include "page_layout.h"
-#include "table.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -186,6 +186,74 @@ static void put_column(struct report *report, const struct lance_file *file, int
     put(report, "}");
 }
 
+/* ---- indices ---- */
+
+/* How much of the version an index covers: its bitmap may name fragments that are gone. */
+static void put_coverage(struct report *report, const LancePb__IndexMetadata *index)
+{
+    const LancePb__Manifest *pb = report->dataset->manifest->pb;
+    uint64_t *words = NULL, max_id = pb->max_fragment_id, rows = 0;
+    size_t fragments = 0;
+    if (!index->has_fragment_bitmap)
+        return;
+    for (size_t i = 0; i < pb->n_fragments; i++)
+        max_id = BASE_MAX(max_id, pb->fragments[i]->id);
+    if (report->status == LAKE_OK)
+        report->status = lance_fragment_bitmap_decode(index, max_id, &words, report->err);
+    for (size_t i = 0; i < pb->n_fragments && report->status == LAKE_OK; i++) {
+        uint64_t id = pb->fragments[i]->id;
+        if ((words[id / 64] >> (id % 64) & 1) != 0) {
+            fragments++;
+            rows += report->dataset->fragment_rows[i];
+        }
+    }
+    put(report, ",\"fragments\":%zu,\"rows\":%" PRIu64, fragments, rows);
+    base_free(words);
+}
+
+static void put_index(struct report *report, const LancePb__IndexMetadata *index, bool first)
+{
+    const struct lance_schema *schema = &report->dataset->manifest->schema;
+    char key[LANCE_INDEX_KEY_BYTES];
+    uint64_t bytes = 0;
+    if (report->status == LAKE_OK)
+        report->status = lance_index_key(index, key, report->err);
+    if (report->status != LAKE_OK)
+        return;
+    put(report, "%s{\"version\":%" PRId32 ",\"made_of\":%" PRIu64, first ? "" : ",",
+        index->index_version, index->dataset_version);
+    put_pair(report, "name", lance_pb_str(index->name));
+    put_pair(report, "kind", lance_index_kind_name(index));
+    put_pair(report, "path", base_str_of(key));
+    for (size_t i = 0; i < index->n_files; i++)
+        bytes += index->files[i]->size_bytes;
+    put(report, ",\"bytes\":%" PRIu64 ",\"columns\":[", bytes);
+    for (size_t i = 0; i < index->n_fields; i++) {
+        char name[MAX_TEXT_BYTES] = "";
+        (void)find_name(schema->fields, schema->field_count, index->fields[i], name);
+        put(report, i == 0 ? "" : ",");
+        put_string(report, base_str_of(name));
+    }
+    put(report, "]");
+    put_coverage(report, index);
+    put(report, "}");
+}
+
+static void put_indices(struct report *report)
+{
+    struct lake_bytes bytes = report->dataset->manifest->index_section;
+    LancePb__IndexSection *section = NULL;
+    struct base_arena *arena = NULL;
+    if (report->status == LAKE_OK)
+        report->status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, report->err);
+    if (report->status == LAKE_OK)
+        report->status = lance_index_section_parse(bytes, arena, &section, report->err);
+    put(report, "],\"indices\":[");
+    for (size_t i = 0; section != NULL && i < section->n_indices; i++)
+        put_index(report, section->indices[i], i == 0);
+    base_arena_free(arena);
+}
+
 /* ---- files, fragments, the manifest ---- */
 
 static void put_file(struct report *report, const LancePb__DataFile *file, bool first)
@@ -256,6 +324,7 @@ lake_status lance_inspect(struct lance_dataset *dataset, const char *file, struc
     put_manifest(&report);
     for (size_t i = 0; i < lance_dataset_fragment_count(dataset) && report.status == LAKE_OK; i++)
         put_fragment(&report, i);
+    put_indices(&report);
     put(&report, "]}");
     if (report.status == LAKE_OK && file != NULL && !report.file_found)
         return lake_fail(err, LAKE_NOT_FOUND, "version %" PRIu64 " has no data file %s",
