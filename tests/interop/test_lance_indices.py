@@ -8,6 +8,7 @@ import decimal
 import json
 import math
 import operator
+import os
 import pathlib
 import random
 import shutil
@@ -417,3 +418,143 @@ def test_an_index_goes_with_its_column_and_stays_over_a_new_name(tmp_path):
     assert done.returncode == 0, done.stderr
     indexed, plain = done.stdout.splitlines()
     assert indexed.split()[:2] == ["1", "1"] and indexed.split(":")[1] == plain.split(":")[1]
+
+
+# ---- what is passed by --------------------------------------------------------------------------
+
+
+def index_files(path, name):
+    [index] = [i for i in lance.dataset(str(path)).list_indices() if i["name"] == name]
+    return sorted((path / "_indices" / index["uuid"]).iterdir())
+
+
+def truncate(file):
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def scribble(file):
+    data = bytearray(file.read_bytes())
+    data[-64:] = random.Random(1).randbytes(64)
+    file.write_bytes(data)
+
+
+def other_schema(file):
+    shutil.copy(next(file.parent.parent.parent.glob("data/*.lance")), file)
+
+
+@pytest.mark.parametrize("damage", [pathlib.Path.unlink, truncate, scribble, other_schema])
+@pytest.mark.parametrize("name", ["int64_index", "few_index", "double_index"])
+def test_a_damaged_index_is_passed_by(tmp_path, name, damage):
+    base = Model(tmp_path / "t.lance", random.Random(6))
+    column = name.removesuffix("_index")
+    value = next(row[column] for row in base.rows.values() if row[column] is not None)
+    [before] = check(base.path, base.columns(), [[(column, "=", [value])]])
+    assert before["used"] == 1
+    for number, file in enumerate(index_files(base.path, name)):
+        path = tmp_path / f"copy{number}.lance"
+        shutil.copytree(base.path, path)
+        damage(path / file.relative_to(base.path))
+        [answer] = check(path, base.columns(), [[(column, "=", [value])]])
+        assert answer["used"] == 0
+
+
+def test_other_kinds_of_index_are_passed_by(tmp_path):
+    rng = random.Random(7)
+    path = tmp_path / "t.lance"
+    columns = make_rows(rng, 0, ROWS, ["int64", "text", "word"])
+    lance.write_dataset(to_table(columns), str(path), max_rows_per_file=4000)
+    dataset = lance.dataset(str(path))
+    dataset.create_scalar_index("text", "NGRAM")
+    dataset.create_scalar_index("word", "INVERTED")
+    dataset.create_scalar_index("int64", "BLOOMFILTER")
+    for answer in check(path, columns, random_questions(rng, columns, ["int64", "text", "word"], 30)):
+        assert answer["used"] == 0
+
+
+def test_a_table_with_a_fragment_reuse_index_is_scanned(tmp_path):
+    model = Model(tmp_path / "t.lance", random.Random(8))
+    model.lake_delete()
+    lance.dataset(str(model.path)).optimize.compact_files(target_rows_per_fragment=9000,
+                                                          defer_index_remap=True)
+    assert "__lance_frag_reuse" in covered(model.path)
+    model.check()
+
+
+def lake(*arguments):
+    done = subprocess.run([BUILD / "lake", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def filtered(path, predicate):
+    rows = json.loads(lake("lance", "cat", path, "--filter", predicate, "--format", "json"))
+    return sorted(row["id"] for row in rows)
+
+
+def test_a_list_index_loses_no_rows_with_null_elements(tmp_path):
+    """lance-format/lance#5682"""
+    path = tmp_path / "t.lance"
+    labels = [["foo", None], ["foo"], [None], None, [], ["bar", "foo"], ["bar"]] * 1000
+    table = pa.table({"id": range(len(labels)), "labels": pa.array(labels, pa.list_(pa.string()))})
+    lance.write_dataset(table, str(path))
+    predicate = "list_has_any(labels, ['foo'])"
+    before = filtered(path, predicate)
+    lance.dataset(str(path)).create_scalar_index("labels", "LABEL_LIST")
+    assert filtered(path, predicate) == before == [i for i, l in enumerate(labels) if l and "foo" in l]
+
+
+# ---- where indices lie, what is shown, what it costs ---------------------------------------------
+
+
+def test_a_clone_uses_the_indices_of_its_source(tmp_path):
+    model = Model(tmp_path / "t.lance", random.Random(9))
+    clone = tmp_path / "clone.lance"
+    lance.dataset(str(model.path)).tags.create("made", lance.dataset(str(model.path)).version)
+    lance.dataset(str(model.path)).shallow_clone(str(clone), "made")
+    assert len(covered(clone)) == 4
+    value = next(iter(model.rows.values()))["int64"]
+    [answer] = check(clone, model.columns(), [[("int64", "=", [value])]])
+    assert (answer["used"], answer["rows"]) == (1, 1)
+
+
+def test_sql_filters_reach_the_indices(tmp_path):
+    model = Model(tmp_path / "t.lance", random.Random(10))
+    value = next(iter(model.rows.values()))["int64"]
+    want = [i for i, row in model.rows.items() if row["int64"] == value and row["few"] is not None]
+    assert filtered(model.path, f"int64 = {value} AND few IS NOT NULL") == want
+    ids = sorted(i for i, row in model.rows.items() if row["text"] in ("ä17", "日本5", "z2"))
+    assert filtered(model.path, "text IN ('ä17', '日本5', 'z2')") == ids
+
+
+def test_inspect_shows_what_indices_cover(tmp_path):
+    model = Model(tmp_path / "t.lance", random.Random(12))
+    model.lake_append()
+    indices = {i["name"]: i for i in json.loads(lake("inspect", model.path, "--json"))["indices"]}
+    assert {n: i["kind"] for n, i in indices.items()} == {
+        "int64_index": "BTree", "text_index": "BTree", "few_index": "Bitmap", "double_index": "ZoneMap"}
+    index = indices["text_index"]
+    assert (index["columns"], index["fragments"], index["rows"]) == (["text"], 3, 9000)
+    assert index["bytes"] == sum(f.stat().st_size for f in index_files(model.path, "text_index"))
+    assert "index few_index: Bitmap of few, covers 3 fragments with 9000 rows" in lake("inspect", model.path)
+
+
+def point_filter(path, rows, seed):
+    values = list(range(rows))
+    random.Random(seed).shuffle(values)
+    table = pa.table({"id": pa.array(range(rows), pa.int64()), "int64": pa.array(values, pa.int64())})
+    lance.write_dataset(table, str(path), max_rows_per_file=rows // 2)
+    create(path, "BTREE", ["int64"])
+    [(indexed, plain)] = ask(path, [[("int64", "=", [values[rows // 3]])]])
+    assert indexed["ids"] == plain["ids"] == [rows // 3]
+    assert (indexed["used"], indexed["rows"]) == (1, 1)
+    assert indexed["bytes"] < 150_000 and indexed["pages"] <= 10
+    return indexed["bytes"] / plain["bytes"]
+
+
+def test_a_point_filter_reads_one_page_of_the_index(tmp_path):
+    assert point_filter(tmp_path / "t.lance", 400_000, 1) < 0.2
+
+
+@pytest.mark.soak
+def test_a_point_filter_reads_one_page_of_a_large_index(tmp_path):
+    assert point_filter(tmp_path / "t.lance", 5_000_000, 2) < 0.02

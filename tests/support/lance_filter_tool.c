@@ -174,17 +174,28 @@ static lake_status answer(struct lance_dataset *dataset, const struct question *
     return status;
 }
 
+static lake_status open_directory(void *context, const char *path, struct storage_store **out,
+                                  struct lake_error *err)
+{
+    (void)context;
+    return storage_local_open(path, false, out, err);
+}
+
 static lake_status run(const char *path, uint64_t version, struct question *question, char *line,
                        struct lake_error *err)
 {
     struct storage_store *store = NULL;
     struct lance_cache *cache = NULL;
     struct lance_dataset *dataset = NULL;
+    struct lance_open_options options;
     lake_status status = storage_local_open(path, false, &store, err);
     if (status == LAKE_OK)
         status = lance_cache_new((size_t)64 << 20, &cache, err);
+    lance_open_options_init(&options);
+    options.version = version;
+    options.open_base = open_directory;
     if (status == LAKE_OK)
-        status = lance_dataset_open(store, cache, "table", version, &dataset, err);
+        status = lance_dataset_open_with(store, cache, "table", &options, &dataset, err);
     while (status == LAKE_OK && fgets(line, MAX_LINE_BYTES, stdin) != NULL) {
         if (!parse_question(lance_dataset_schema(dataset), question, line)) {
             status = lake_fail(err, LAKE_INVALID_ARGUMENT, "a question is not understood");
