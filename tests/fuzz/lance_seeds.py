@@ -212,6 +212,39 @@ def deletion_seeds():
     yield bytes([2]) + bytes.fromhex("3a300000010000000000020010000000000001000200")  # an index's fragments
 
 
+INDEXED = [
+    pa.array([i * 7 % 50 if i % 9 else None for i in range(N)], pa.int64()),
+    pa.array([i / 4 if i % 9 else float("nan") for i in range(N)], pa.float32()),
+    pa.array(["k%d" % (i % 7) if i % 9 else None for i in range(N)]),
+    pa.array([decimal.Decimal(i % 4) for i in range(N)], pa.decimal128(20, 4)),
+]
+
+
+def index_seeds():
+    for kind, (name, files) in enumerate([("BTREE", ["page_lookup.lance", "page_data.lance"]),
+                                          ("BITMAP", ["bitmap_page_lookup.lance"]),
+                                          ("ZONEMAP", ["zonemap.lance"])]):
+        for array in INDEXED:
+            with tempfile.TemporaryDirectory() as where:
+                dataset = lance.write_dataset(pa.table([array], ["c"]), where + "/t", max_rows_per_file=25)
+                dataset.create_scalar_index("c", name)
+                directory = next(pathlib.Path(where, "t", "_indices").iterdir())
+                table, *pages_file = [(directory / file).read_bytes() for file in files]
+                manifest = min(pathlib.Path(where, "t", "_versions").glob("*.manifest")).read_bytes()
+            yield struct.pack("<BI", kind, len(table)) + table + b"".join(pages_file)
+            at, = struct.unpack_from("<Q", manifest, len(manifest) - 16)
+            size, = struct.unpack_from("<I", manifest, at)
+            at = find(manifest[at + 4 : at + 4 + size], 6)[0]
+            size, = struct.unpack_from("<I", manifest, at)
+            yield b"\4" + manifest[at + 4 : at + 4 + size]
+    one = struct.pack("<IIHHI", 12346, 1, 0, 2, 16) + struct.pack("<HHH", 1, 2, 9)
+    runs = struct.pack("<IBHH", 12347, 1, 0, 4) + struct.pack("<HHH", 1, 3, 4)
+    full = struct.pack("<IIHHI", 12346, 1, 1, 4999, 16) + b"\xaa" * 8192
+    yield b"\3" + struct.pack("<III", 2, 0, len(one)) + one + struct.pack("<II", 3, len(runs)) + runs
+    yield b"\3" + struct.pack("<III", 1, 7, 0)
+    yield b"\3" + struct.pack("<III", 1, 7, len(full)) + full
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     seen = {}
@@ -253,6 +286,8 @@ def main():
                                "0000000063"), bytes.fromhex("400000021000000110000001200000022000000261625001 5002".replace(" ", ""))]
     for document in documents:
         put("lance_jsonb", document)
+    for seed in index_seeds():
+        put("lance_index", seed)
     print(seen)
 
 
