@@ -232,8 +232,8 @@ struct rewrite {
     bool *done; /* by group: its new fragments are in place */
 };
 
-/* Indices address rows by fragment, also where row ids are stable: what was rewritten is no longer
- * covered. */
+/* What was rewritten is no longer covered: most indices hold addresses, also where row ids are
+ * stable. */
 static void clear_bits(const struct rewrite *rewrite, uint64_t *words)
 {
     for (size_t i = 0; i < rewrite->old_count; i++) {
