@@ -372,6 +372,27 @@ static lake_status ask_ahead(struct lance_task *task, size_t first, size_t last,
     return status;
 }
 
+/* Asks for the rows picked, all at once. */
+static lake_status want_picked(struct lance_task *task, size_t first, size_t last,
+                               struct lake_error *err)
+{
+    const struct lance_picked *picked = &task->picked;
+    lake_status status = LAKE_OK;
+    if (task->ahead == NULL) {
+        return LAKE_OK;
+    }
+    for (size_t i = first; i < last; i++) {
+        for (size_t r = 0; task->readers[i] != NULL && r < picked->run_count; r++) {
+            status = lance_field_reader_want(task->readers[i], task->ahead, picked->runs[r].start,
+                                             picked->runs[r].count, err);
+            if (status != LAKE_OK) {
+                return status;
+            }
+        }
+    }
+    return lance_read_ahead_send(task->ahead, err);
+}
+
 /* ---- one batch ---- */
 
 /* What survives of rows [start, start + count): runs relative to `start`. */
@@ -423,7 +444,7 @@ static lake_status select_rows(struct lance_task *task, uint64_t count, struct s
         drop_deleted(task->opened->deletions, task->cursor, count, task->keep);
     }
     lake_status asked = ask_ahead(task, 0, scan->filtered_count, &task->filtered_next, task->cursor,
-                                  task->cursor + count, true, err);
+                                  task->cursor + count, task->all_rows, err);
     if (asked != LAKE_OK) {
         return asked;
     }
@@ -483,7 +504,7 @@ static lake_status read_survivors(struct lance_task *task, uint64_t count,
     if (status == LAKE_OK) { /* of few survivors nobody knows where the next ones are */
         status = ask_ahead(task, scan->filtered_count, scan->column_count, &task->others_next,
                            task->cursor + first, task->cursor + first + span,
-                           survivors.row_count >= count / 2, err);
+                           task->all_rows && survivors.row_count >= count / 2, err);
     }
     for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
         if (task->arrays[i].release != NULL || scan->columns[i].output == LANCE_NO_OUTPUT) {
@@ -503,7 +524,7 @@ static lake_status select_picked(struct lance_task *task, struct survivors *out,
 {
     struct lance_scan *scan = task->scan;
     uint64_t count = task->picked.row_count;
-    lake_status status = LAKE_OK;
+    lake_status status = want_picked(task, 0, scan->filtered_count, err);
     memset(task->keep, 1, (size_t)count);
     for (size_t i = 0; i < scan->filtered_count && status == LAKE_OK; i++) {
         if (memchr(task->keep, 1, (size_t)count) == NULL) {
@@ -528,7 +549,7 @@ static lake_status read_picked(struct lance_task *task, struct survivors survivo
 {
     struct lance_scan *scan = task->scan;
     struct lance_picked *picked = &task->picked;
-    lake_status status = LAKE_OK;
+    lake_status status = want_picked(task, scan->filtered_count, scan->column_count, err);
     for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
         if (scan->columns[i].output == LANCE_NO_OUTPUT) {
             continue;
@@ -622,6 +643,10 @@ static lake_status next_picked_batch(struct lance_task *task, bool *produced,
     struct survivors survivors = {0, 0};
     lake_status status = LAKE_OK;
     *produced = false;
+    if (task->ahead != NULL) {
+        lance_read_ahead_passed(task->ahead,
+                                task->cursor - BASE_MIN(task->cursor, task->batch_rows));
+    }
     if (task->picked.row_count > 0) {
         status = select_picked(task, &survivors, err);
     }
