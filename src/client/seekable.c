@@ -2,6 +2,7 @@
  * An object read here and there. What was read is kept in a few spans of whole units; a read that
  * misses them fetches the units it needs with one request, and more only while reads follow each
  * other: never more ahead than was read in a row before, so random reads fetch nothing ahead (O15).
+ * From a store whose answers take their time, what is ahead is on its way while the caller works.
  */
 #include "chunk_digests.h"
 #include "client_internal.h"
@@ -12,14 +13,17 @@
 #define UNIT_BYTES  CHUNK_BYTES
 #define SPAN_BYTES  ((int64_t)4 * 1024 * 1024) /* of one request */
 #define CACHE_BYTES ((int64_t)16 * 1024 * 1024)
-#define MAX_SPANS   64
-#define NEAR_BYTES  UNIT_BYTES /* a gap that demuxers skip and is still reading in a row */
+#define AHEAD_BYTES \
+    ((int64_t)8 * 1024 * 1024) /* here or on the way, behind where a row of reads is */
+#define MAX_SPANS  64
+#define NEAR_BYTES UNIT_BYTES /* a gap that demuxers skip and is still reading in a row */
 
 /* Bytes [start, end) of the object; both are multiples of the unit, but for the object's end. */
 struct span {
     int64_t start, end;
     uint8_t *data;
-    uint64_t used; /* when, in reads */
+    struct storage_fetch *fetch; /* NULL: the data is here, and verified where that is possible */
+    uint64_t used;               /* when, in reads */
 };
 
 struct lake_seekable {
@@ -34,9 +38,18 @@ struct lake_seekable {
     size_t span_count;
     int64_t cached_bytes;
     uint64_t reads;
+    bool in_row;       /* the last read followed the one before */
     int64_t expected;  /* where the next read of a row begins */
     int64_t row_bytes; /* read in a row so far */
 };
+
+static void drop(lake_seekable *seekable, struct span *span)
+{
+    storage_fetch_cancel(span->fetch);
+    base_free(span->data);
+    seekable->cached_bytes -= span->end - span->start;
+    *span = seekable->spans[--seekable->span_count];
+}
 
 lake_status lake_open_seekable(lake_client *client, const struct lake_data_location *location,
                                lake_seekable **out, struct lake_error *err)
@@ -73,8 +86,8 @@ void lake_seekable_free(lake_seekable *seekable)
 {
     if (seekable == NULL)
         return;
-    for (size_t i = 0; i < seekable->span_count; i++)
-        base_free(seekable->spans[i].data);
+    while (seekable->span_count > 0)
+        drop(seekable, seekable->spans);
     chunk_digests_free(seekable->digests);
     storage_store_unref(seekable->store);
     base_free(seekable->key);
@@ -128,9 +141,7 @@ static void make_room(lake_seekable *seekable, int64_t bytes)
             if (seekable->spans[i].used < seekable->spans[oldest].used)
                 oldest = i;
         }
-        seekable->cached_bytes -= seekable->spans[oldest].end - seekable->spans[oldest].start;
-        base_free(seekable->spans[oldest].data);
-        seekable->spans[oldest] = seekable->spans[--seekable->span_count];
+        drop(seekable, &seekable->spans[oldest]);
     }
 }
 
@@ -163,6 +174,73 @@ static lake_status fetch(lake_seekable *seekable, int64_t start, int64_t end, st
     return LAKE_OK;
 }
 
+/* Waits for a span that is on its way. One that does not come is dropped, and fetched by whoever
+ * needs it. */
+static lake_status arrive(lake_seekable *seekable, struct span *span, bool *here,
+                          struct lake_error *err)
+{
+    *here = true;
+    if (span->fetch == NULL)
+        return LAKE_OK;
+    lake_status status = storage_fetch_finish(span->fetch, NULL);
+    span->fetch = NULL;
+    *here = status == LAKE_OK;
+    if (*here && seekable->digests != NULL)
+        status = chunk_digests_check(
+            seekable->digests, span->start,
+            (struct lake_bytes){span->data, (size_t)(span->end - span->start)}, err);
+    if (status == LAKE_OK)
+        return LAKE_OK;
+    drop(seekable, span);
+    return *here ? status : LAKE_OK;
+}
+
+static lake_status send_for(lake_seekable *seekable, int64_t start, int64_t end,
+                            struct lake_error *err)
+{
+    size_t size = (size_t)(end - start);
+    make_room(seekable, end - start);
+    struct span span = {.start = start, .end = end, .used = seekable->reads};
+    span.data = base_alloc(size);
+    if (span.data == NULL)
+        return base_fail_no_memory(err, size);
+    lake_status status =
+        storage_fetch_start(seekable->store, base_str_of(seekable->key), seekable->version,
+                            (uint64_t)start, size, span.data, &span.fetch, err);
+    if (status != LAKE_OK) {
+        base_free(span.data);
+        return status;
+    }
+    seekable->spans[seekable->span_count++] = span;
+    seekable->cached_bytes += end - start;
+    return LAKE_OK;
+}
+
+/* While reads follow each other, what comes next is sent for when half of it was read. A failure is
+ * one of reading ahead only: whoever needs the bytes will see. */
+static void send_for_next(lake_seekable *seekable)
+{
+    int64_t ahead = BASE_MIN(seekable->row_bytes, AHEAD_BYTES);
+    int64_t start = seekable->expected;
+    if (!seekable->in_row || !storage_can_fetch(seekable->store))
+        return;
+    for (struct span *span = find(seekable, start); span != NULL; span = find(seekable, start))
+        start = span->end;
+    int64_t have = start - seekable->expected;
+    if (have > ahead / 2 || start % seekable->unit != 0)
+        return;
+    int64_t stop = next_cached(seekable, start, BASE_MIN(seekable->size - ahead, start) + ahead);
+    stop = BASE_MIN(stop, start + ahead - have);
+    if (stop < seekable->size)
+        stop -= stop % seekable->unit;
+    while (start < stop) {
+        int64_t end = BASE_MIN(stop, start + BASE_MAX(SPAN_BYTES, seekable->unit));
+        if (send_for(seekable, start, end, NULL) != LAKE_OK)
+            return;
+        start = end;
+    }
+}
+
 /* ---- reading ---- */
 
 /* How far to fetch for a read of [offset, end): what it asks for, and ahead as much as was read in
@@ -184,6 +262,7 @@ static void note_row(lake_seekable *seekable, int64_t offset, int64_t end)
     int64_t gap = offset - seekable->expected;
     bool in_row = seekable->reads > 0 && gap >= 0 && gap <= NEAR_BYTES;
     seekable->reads++;
+    seekable->in_row = in_row;
     if (!in_row)
         seekable->row_bytes = 0;
     seekable->expected = end;
@@ -205,8 +284,9 @@ lake_status lake_seekable_read_at(lake_seekable *seekable, int64_t offset, void 
     note_row(seekable, offset, end);
     for (int64_t at = offset; at < end;) {
         struct span *span = find(seekable, at);
-        lake_status status = LAKE_OK;
-        if (span == NULL) {
+        bool here = span != NULL;
+        lake_status status = here ? arrive(seekable, span, &here, err) : LAKE_OK;
+        if (status == LAKE_OK && !here) {
             int64_t start = at - at % seekable->unit;
             status = fetch(seekable, start, fetch_end(seekable, start, end), &span, err);
         }
@@ -219,6 +299,7 @@ lake_status lake_seekable_read_at(lake_seekable *seekable, int64_t offset, void 
         to += take;
     }
     seekable->row_bytes += end - offset;
+    send_for_next(seekable);
     *got = size;
     return LAKE_OK;
 }
