@@ -1,9 +1,14 @@
 /*
- * A fragment of a scan: which file holds which column, opened, with the deletion vector.
+ * A fragment of a scan: which file holds which column, opened, with the deletion vector; and what
+ * the opened files' statistics say of a column as a whole.
  */
+#include "parallel.h"
 #include "table.h"
+#include "zones.h"
 
 #include <inttypes.h>
+
+#define MAX_COUNTED_FRAGMENTS 64 /* whose runs are worth asking for before a statement runs */
 
 void lance_open_fragment_unref(struct lance_open_fragment *opened)
 {
@@ -140,4 +145,57 @@ lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_i
     }
     *out = opened;
     return LAKE_OK;
+}
+
+/* ---- runs ---- */
+
+struct run_count {
+    struct lance_dataset *dataset;
+    const struct lance_field *field;
+    uint64_t *runs; /* by fragment; 0: not known */
+};
+
+static lake_status count_fragment_runs(void *context, size_t index, size_t worker,
+                                       struct lake_error *err)
+{
+    struct run_count *count = context;
+    struct lance_open_fragment *opened = NULL;
+    (void)worker;
+    lake_status status = lance_fragment_open(count->dataset, index, &count->field, 1, &opened, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    const struct lance_column_source *source = opened->sources[0];
+    const struct lance_zones *zones = NULL;
+    if (source->file == NULL || source->column < 0) {
+        count->runs[index] = 1; /* all null */
+    } else {
+        status = lance_file_zones(source->file, (uint32_t)source->column, &zones, err);
+        count->runs[index] = zones == NULL ? 0 : zones->runs;
+    }
+    lance_open_fragment_unref(opened);
+    return status;
+}
+
+uint64_t lance_dataset_column_runs(struct lance_dataset *dataset, uint32_t column, uint64_t most)
+{
+    const struct lance_schema *schema = &dataset->manifest->schema;
+    size_t count = lance_dataset_fragment_count(dataset);
+    if (column >= schema->field_count || count > MAX_COUNTED_FRAGMENTS ||
+        schema->fields[column].kind != LANCE_NODE_LEAF) {
+        return 0;
+    }
+    uint64_t runs[MAX_COUNTED_FRAGMENTS] = {0};
+    struct run_count context = {dataset, &schema->fields[column], runs};
+    if (lance_parallel(count, LANCE_MAX_WORKERS, count_fragment_runs, &context, NULL) != LAKE_OK) {
+        return 0; /* the scan will say why */
+    }
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (runs[i] == 0) {
+            return 0;
+        }
+        sum += runs[i];
+    }
+    return sum <= most ? sum : 0;
 }

@@ -76,6 +76,9 @@ uint64_t lance_dataset_row_count(const struct lance_dataset *dataset); /* live r
 /* What a row takes on disk, with all columns, where it takes most: the largest mean of a fragment.
  * 0 for a table without rows or without sizes in its manifest. */
 uint64_t lance_dataset_row_bytes(const struct lance_dataset *dataset);
+/* At most how many runs of one value or null a top-level column's rows make, by the statistics in
+ * its files; 0 when that is not known or more than `most`. Opens the files as a scan would. */
+uint64_t lance_dataset_column_runs(struct lance_dataset *dataset, uint32_t column, uint64_t most);
 size_t lance_dataset_fragment_count(const struct lance_dataset *dataset);
 int64_t lance_dataset_timestamp_unix_ms(const struct lance_dataset *dataset);
 const char *lance_dataset_storage_version(const struct lance_dataset *dataset); /* "2.2" */

@@ -86,6 +86,7 @@ void lance_observe_start(struct lance_observed *observed, struct lance_file *fil
         return;
     lance_zone_builder_init(&observed->builder, &observed->type);
     observed->builder.no_blooms = true;
+    observed->builder.no_runs = true;
     base_buffer_init(&observed->levels, SIZE_MAX / 2);
     observed->column = &file->columns[index];
     observed->start = observed->next = row;

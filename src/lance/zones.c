@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The buffer: magic, then u32 version, kind, rows of a zone, zones, bytes of a Bloom filter, 0; the
- * zones, 24 bytes each; the filters. All little endian. */
+/* The buffer: magic, then u32 version, kind, rows of a zone, zones, bytes of a Bloom filter, runs
+ * or 0; the zones, 24 bytes each; the filters. All little endian. */
 #define MAGIC        "LAKEZONE"
 #define VERSION      1
 #define HEADER_BYTES 32
@@ -19,6 +19,8 @@
 #define FOLDED_FILL     0.25 /* a filter may be folded to */
 #define WORTHWHILE      1.5  /* bits of all filters together, against those of one */
 #define TIGHT           8    /* zones whose bounds are this part of the column's need no filter */
+
+#define MIN_RUN_ROWS 64 /* runs shorter than this on average are not counted to the end */
 
 _Static_assert(sizeof(struct lance_zone) == ZONE_BYTES, "zones are stored as they are");
 
@@ -128,6 +130,7 @@ void lance_zone_builder_init(struct lance_zone_builder *builder, const struct la
     *builder = (struct lance_zone_builder){.type = type, .kind = lance_zone_kind_of(type)};
     builder->no_blooms = builder->kind == LANCE_ZONES_NONE || builder->kind == LANCE_ZONES_FLOAT ||
                          (builder->kind != LANCE_ZONES_BYTES && type->item_bits < 32);
+    builder->no_runs = builder->kind == LANCE_ZONES_FLOAT;
     base_buffer_init(&builder->zones, (size_t)MAX_ZONES * ZONE_BYTES);
     base_buffer_init(&builder->blooms, (size_t)MAX_ZONES * BLOOM_BYTES);
     base_buffer_init(&builder->work, SIZE_MAX / 2);
@@ -266,6 +269,38 @@ static void add_hashes(struct lance_zone_builder *builder, const uint8_t *values
     }
 }
 
+/* How often a value differs from the one before it. */
+static uint64_t count_changes(const uint8_t *values, size_t width, uint64_t count)
+{
+    uint64_t changes = 0;
+    for (uint64_t i = 1; i < count; i++) {
+        const uint8_t *at = values + i * width;
+        switch (width) {
+        case 1:
+            changes += at[0] != at[-1];
+            break;
+        case 2:
+            changes += base_load_u16le(at) != base_load_u16le(at - 2);
+            break;
+        case 4:
+            changes += base_load_u32le(at) != base_load_u32le(at - 4);
+            break;
+        default:
+            changes += base_load_u64le(at) != base_load_u64le(at - 8);
+        }
+    }
+    return changes;
+}
+
+/* The runs of rows that are null or not. */
+static uint64_t count_null_runs(const uint16_t *def, uint64_t start, uint64_t count)
+{
+    uint64_t runs = 1;
+    for (uint64_t i = start + 1; def != NULL && i < start + count; i++)
+        runs += (def[i] == 0) != (def[i - 1] == 0);
+    return runs;
+}
+
 /* Rows [start, start + count) to the zone, which is the last one. */
 static lake_status add_fixed(struct lance_zone_builder *builder,
                              const struct lance_leaf_values *values, const uint16_t *def,
@@ -275,6 +310,9 @@ static lake_status add_fixed(struct lance_zone_builder *builder,
     const uint8_t *from;
     uint64_t valid, low, high;
     lake_status status = valid_values(builder, values, def, start, count, &from, &valid, err);
+    if (status == LAKE_OK && !builder->no_runs)
+        builder->runs += count_null_runs(def, start, count) +
+                         count_changes(from, (size_t)builder->type->item_bits / 8, valid);
     if (status != LAKE_OK || valid == 0) {
         zone->null_count += (uint32_t)count;
         return status;
@@ -292,6 +330,8 @@ static void add_each(struct lance_zone_builder *builder, const struct lance_leaf
 {
     bool first = zone->row_count == zone->null_count;
     struct lake_bytes before = {0};
+    uint64_t bit_before = 2;
+    builder->runs += count_null_runs(def, start, count);
     for (uint64_t i = start; i < start + count; i++) {
         if (def != NULL && def[i] != 0) {
             zone->null_count++;
@@ -300,6 +340,8 @@ static void add_each(struct lance_zone_builder *builder, const struct lance_leaf
         if (builder->kind != LANCE_ZONES_BYTES) { /* booleans */
             uint64_t bit = values->booleans.bytes.data[i / 8] >> (i % 8) & 1;
             note_range(zone, builder->kind, first, bit, bit);
+            builder->runs += bit != bit_before && bit_before != 2;
+            bit_before = bit;
             first = false;
             continue;
         }
@@ -311,6 +353,7 @@ static void add_each(struct lance_zone_builder *builder, const struct lance_leaf
         if (!builder->no_blooms && !repeated)
             bloom_add(builder->blooms.data + builder->blooms.size - BLOOM_BYTES,
                       lance_zone_hash_bytes(value));
+        builder->runs += !repeated && before.data != NULL;
         before = value;
         first = false;
     }
@@ -364,6 +407,8 @@ lake_status lance_zone_builder_add(struct lance_zone_builder *builder,
             status = add_fixed(builder, values, def, start, rows, zone, err);
         zone->row_count += (uint32_t)rows;
         start += rows;
+        builder->rows += rows;
+        builder->no_runs = builder->no_runs || builder->runs > builder->rows / MIN_RUN_ROWS + 1;
         if (zone->row_count == LANCE_ZONE_ROWS)
             judge_blooms(builder);
     }
@@ -430,6 +475,7 @@ lake_status lance_zone_builder_print(struct lance_zone_builder *builder, struct 
     base_store_u32le(header + 16, LANCE_ZONE_ROWS);
     base_store_u32le(header + 20, (uint32_t)count);
     base_store_u32le(header + 24, bloom_bytes);
+    base_store_u32le(header + 28, builder->no_runs ? 0 : (uint32_t)builder->runs);
     lake_status status = base_buffer_append(out, header, sizeof(header), err);
     if (status == LAKE_OK)
         status = base_buffer_append(out, builder->zones.data, builder->zones.size, err);
@@ -455,6 +501,8 @@ static lake_status check_zones(const struct lance_zones *zones, uint64_t row_cou
             return broken("a zone's rows", err);
         rows += zone->row_count;
     }
+    if (zones->runs > rows)
+        return broken("runs", err);
     return rows == row_count ? LAKE_OK : broken("rows of all zones", err);
 }
 
@@ -476,7 +524,8 @@ lake_status lance_zones_parse(struct lake_bytes bytes, uint64_t row_count, struc
     *zones = (struct lance_zones){.kind = (enum lance_zone_kind)kind,
                                   .zone_rows = rows,
                                   .count = (size_t)count,
-                                  .bloom_bytes = (uint32_t)bloom};
+                                  .bloom_bytes = (uint32_t)bloom,
+                                  .runs = base_load_u32le(bytes.data + 28)};
     zones->zones = base_alloc_array((size_t)count + 1, ZONE_BYTES);
     zones->blooms = base_alloc_array((size_t)count + 1, (size_t)bloom + 1);
     lake_status status = LAKE_OK;

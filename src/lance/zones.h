@@ -1,7 +1,7 @@
 /*
  * Statistics of a column: for each zone of some thousand rows the least and the greatest value, how
  * many are null, and perhaps a Bloom filter of what occurs. A filter that no value of a zone can
- * pass skips its rows unread.
+ * pass skips its rows unread. And of all rows: how many runs of one value they make, when few.
  *
  * Our writer keeps them in a buffer of the column (ColumnMetadata.buffer_offsets), which other
  * readers do not look at; the buffer begins with a magic number, so that another's is not taken for
@@ -39,6 +39,7 @@ struct lance_zones { /* immutable once a file has it */
     struct lance_zone *zones;
     uint32_t bloom_bytes; /* of each zone, a power of two; 0: no filters */
     uint8_t *blooms;
+    uint32_t runs; /* at most so many runs of one value or null; 0: not known, or many */
 };
 
 enum lance_zone_kind lance_zone_kind_of(const struct lance_leaf_type *type);
@@ -63,6 +64,9 @@ struct lance_zone_builder {
     struct base_buffer zones;  /* struct lance_zone, the last one perhaps not full */
     struct base_buffer blooms; /* of all zones; empty when given up */
     bool no_blooms;
+    bool no_runs;
+    uint64_t runs; /* of one value or null; a run that goes on from one call into the next is two */
+    uint64_t rows;
     struct base_buffer work;
 };
 void lance_zone_builder_init(struct lance_zone_builder *builder,

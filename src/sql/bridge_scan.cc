@@ -22,6 +22,12 @@ const char *const SCAN_NAME = "lake_scan";
  * hashes it once, compares it once. Shorter vectors than this would cost more than that saves. */
 constexpr idx_t RUN_ROWS = STANDARD_VECTOR_SIZE / 4;
 
+/* Rows that are grouped by columns of few and long runs are aggregated run by run, without a hash
+ * table: so long on average, and so few, because each takes some microseconds and some memory. */
+constexpr idx_t PARTITION_ROWS = STANDARD_VECTOR_SIZE / 2;
+constexpr idx_t MAX_PARTITIONS = 1 << 16;
+constexpr idx_t TASK_PARTITIONS = 1 << 20; /* more than a task has rows */
+
 struct NullHint {
     idx_t column;
     enum sql_filter_op op;
@@ -34,11 +40,15 @@ struct ScanBind : public TableFunctionData {
     LakeTable &table;
     shared_ptr<Source> source;
     vector<NullHint> hints; /* IS [NOT] NULL conjuncts that stay in the plan above the scan */
+    /* Columns of which every vector holds one value: the engine asks with the plan half made, and
+     * only reads what it asks with. */
+    mutable vector<column_t> partitioned;
 
     unique_ptr<FunctionData> Copy() const override
     {
         auto copy = make_uniq<ScanBind>(table);
         copy->hints = hints;
+        copy->partitioned = partitioned;
         return std::move(copy);
     }
     bool Equals(const FunctionData &other) const override
@@ -271,6 +281,9 @@ struct ScanGlobal : public GlobalTableFunctionState {
     vector<struct sql_run_layout> layouts; /* of `columns` */
     vector<LogicalType> types;             /* of `columns` */
     vector<idx_t> output_columns; /* positions in `columns`, when not all of them leave the scan */
+    vector<column_t> asked;       /* as the engine numbers them */
+    vector<column_t> partitioned; /* ScanBind's */
+    vector<idx_t> partitions;     /* of these, the positions in `columns` */
     unique_ptr<Expression> residual; /* over `columns`: what the source did not apply */
 };
 
@@ -302,7 +315,8 @@ struct ScanLocal : public LocalTableFunctionState {
     void *task = nullptr;
     idx_t batch_index = 0;
     ArrowScanLocalState arrow_state;
-    vector<idx_t> runs; /* by column, from the next row on */
+    vector<idx_t> runs;      /* by column, from the next row on */
+    vector<Value> partition; /* the values of `partitioned` */
     DataChunk all_columns;
     unique_ptr<ExpressionExecutor> executor;
     SelectionVector selection;
@@ -412,6 +426,15 @@ unique_ptr<GlobalTableFunctionState> ScanInitGlobal(ClientContext &context,
                                       ? sql_run_layout()
                                       : sql_run_layout_of(schema->children[column]));
     }
+    result->asked = input.column_ids;
+    result->partitioned = bind.partitioned;
+    for (auto column : result->partitioned) {
+        auto found = std::find(result->columns.begin(), result->columns.end(), column);
+        if (found == result->columns.end()) {
+            throw InternalException("a scan lacks the column that it is partitioned by");
+        }
+        result->partitions.push_back(NumericCast<idx_t>(found - result->columns.begin()));
+    }
     auto tasks = source.methods->task_count(result->scan);
     result->max_threads = MaxValue<idx_t>(tasks, 1);
     return std::move(result);
@@ -439,6 +462,10 @@ bool NextBatch(ScanLocal &local)
                 return false;
             }
             local.batch_index = methods->task_index(local.task);
+            if (!global.partitioned.empty()) {
+                local.batch_index *= TASK_PARTITIONS;
+                local.partition.clear();
+            }
         }
         auto batch = make_shared_ptr<ArrowArrayWrapper>();
         bool end = false;
@@ -483,7 +510,27 @@ idx_t NextRows(ScanLocal &local)
             result = MinValue<idx_t>(result, run);
         }
     }
+    for (auto i : local.global.partitions) {
+        result = MinValue<idx_t>(result, local.runs[i]);
+    }
     return result;
+}
+
+/* The partition of a vector of rows: another one when a value differs. */
+void NotePartition(ScanLocal &local, DataChunk &columns)
+{
+    vector<Value> values;
+    for (auto i : local.global.partitions) {
+        values.push_back(columns.data[i].GetValue(0));
+    }
+    auto same =
+        local.partition.size() == values.size() &&
+        std::equal(values.begin(), values.end(), local.partition.begin(),
+                   [](const Value &a, const Value &b) { return Value::NotDistinctFrom(a, b); });
+    if (!same) {
+        local.batch_index += local.partition.empty() ? 0 : 1;
+        local.partition = std::move(values);
+    }
 }
 
 /* Rows [chunk_offset, chunk_offset + output.size()) of the batch. Fixed-width buffers are used
@@ -525,6 +572,9 @@ void ReadColumns(ScanLocal &local, DataChunk &output)
         if (constant) {
             output.data[i].SetVectorType(VectorType::CONSTANT_VECTOR);
         }
+    }
+    if (!local.global.partitions.empty()) {
+        NotePartition(local, output);
     }
 }
 
@@ -578,10 +628,47 @@ void ScanFunction(ClientContext &context, TableFunctionInput &input, DataChunk &
 
 OperatorPartitionData ScanPartition(ClientContext &, TableFunctionGetPartitionInput &input)
 {
-    if (input.partition_info.RequiresPartitionColumns()) {
-        throw InternalException("lake_scan has no partition columns");
+    auto &global = input.global_state->Cast<ScanGlobal>();
+    auto &local = input.local_state->Cast<ScanLocal>();
+    OperatorPartitionData result(local.batch_index);
+    for (auto position : input.partition_info.partition_columns) {
+        auto found = std::find(global.partitioned.begin(), global.partitioned.end(),
+                               global.asked.at(position));
+        if (found == global.partitioned.end()) {
+            throw InternalException("a scan is not partitioned by a column");
+        }
+        auto at = NumericCast<idx_t>(found - global.partitioned.begin());
+        result.partition_data.emplace_back(local.partition.at(at));
     }
-    return OperatorPartitionData(input.local_state->Cast<ScanLocal>().batch_index);
+    return result;
+}
+
+/* Whether all rows with the same values of some columns lie together in few places. */
+TablePartitionInfo ScanPartitionInfo(ClientContext &, TableFunctionPartitionInput &input)
+{
+    auto &bind = input.bind_data->Cast<ScanBind>();
+    auto &source = bind.source->source;
+    auto schema = source.methods->schema(source.object);
+    auto most =
+        MinValue<idx_t>(MAX_PARTITIONS, source.methods->row_count(source.object) / PARTITION_ROWS);
+    idx_t runs = 0;
+    for (auto column : input.partition_ids) {
+        auto &table = bind.table;
+        if (column >= NumericCast<idx_t>(schema->n_children) || table.unreadable.count(column)) {
+            return TablePartitionInfo::NOT_PARTITIONED;
+        }
+        auto layout = sql_run_layout_of(schema->children[column]);
+        auto found =
+            layout.item_bits == 0 && layout.offset_bits == 0
+                ? 0
+                : source.methods->column_runs(source.object, NumericCast<uint32_t>(column), most);
+        runs += found;
+        if (found == 0 || runs > most) {
+            return TablePartitionInfo::NOT_PARTITIONED;
+        }
+    }
+    bind.partitioned = input.partition_ids;
+    return TablePartitionInfo::SINGLE_VALUE_PARTITIONS;
 }
 
 uint64_t RowCount(const FunctionData &bind)
@@ -687,6 +774,7 @@ TableFunction LakeTable::GetScanFunction(ClientContext &, unique_ptr<FunctionDat
     function.filter_prune = true;
     function.cardinality = ScanCardinality;
     function.get_partition_data = ScanPartition;
+    function.get_partition_info = ScanPartitionInfo;
     function.get_partition_stats = ScanPartitionStats;
     function.pushdown_complex_filter = ScanComplexFilter;
     function.get_bind_info = ScanBindInfo;

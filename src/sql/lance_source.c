@@ -42,6 +42,11 @@ static uint64_t source_row_bytes(const void *object)
     return lance_dataset_row_bytes(((const struct source *)object)->dataset);
 }
 
+static uint64_t source_column_runs(const void *object, uint32_t column, uint64_t most)
+{
+    return lance_dataset_column_runs(((const struct source *)object)->dataset, column, most);
+}
+
 static void source_unref(void *object)
 {
     struct source *source = object;
@@ -310,6 +315,7 @@ lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_address
         .schema = source_schema,
         .row_count = source_row_count,
         .row_bytes = source_row_bytes,
+        .column_runs = source_column_runs,
         .unref = source_unref,
         .open = source_open,
         .filter_applied = scan_filter_applied,

@@ -69,6 +69,9 @@ struct sql_source_methods {
     const struct ArrowSchema *(*schema)(const void *source);
     uint64_t (*row_count)(const void *source); /* exact: count(*) is answered from it */
     uint64_t (*row_bytes)(const void *source); /* about what a row takes; 0: not known */
+    /* At most how many runs of one value or null the rows of a column make; 0: not known, or more
+     * than `most`. */
+    uint64_t (*column_runs)(const void *source, uint32_t column, uint64_t most);
     void (*unref)(void *source);
     lake_status (*open)(void *source, const struct sql_scan_request *request, void **scan,
                         struct lake_error *err);

@@ -145,6 +145,77 @@ static void filters_have_every_value_and_hardly_any_other(void **state)
     base_buffer_fini(&buffer);
 }
 
+/* ROWS rows of a type in runs of up to 400, a fifth of them null; returns how many runs. */
+static uint64_t make_runs(struct lance_leaf_values *leaf, uint16_t *def)
+{
+    static const char *const TEXTS[] = {"", "a", "the same eight bytes, then x",
+                                        "the same eight bytes, then y"};
+    uint64_t before = UINT64_MAX, runs = 0;
+    for (uint64_t row = 0; row < ROWS;) {
+        uint64_t value = random_next() % 5, end = row + 1 + random_next() % 400;
+        runs += value != before;
+        before = value;
+        for (; row < end && row < ROWS; row++) {
+            uint64_t item = value == 4 ? random_next() % 4 : value; /* a null's slot is anything */
+            def[row] = value == 4;
+            if (leaf->type->kind == LANCE_LEAF_VARIABLE)
+                assert_int_equal(lance_leaf_values_append_one(leaf, (const uint8_t *)TEXTS[item],
+                                                              strlen(TEXTS[item]), NULL),
+                                 LAKE_OK);
+            else if (leaf->type->item_bits == 1)
+                assert_int_equal(lance_bits_append_run(&leaf->booleans, item % 2 == 1, 1, NULL),
+                                 LAKE_OK);
+            else
+                assert_int_equal(
+                    base_buffer_append(&leaf->fixed, &item, leaf->type->item_bits / 8, NULL),
+                    LAKE_OK);
+        }
+    }
+    leaf->count = ROWS;
+    return runs;
+}
+
+/* At least those there are; more by one for each zone that one goes on into, and each null. */
+static void runs_are_counted_where_they_are_long(void **state)
+{
+    static const enum ArrowType TYPES[] = {NANOARROW_TYPE_INT8,   NANOARROW_TYPE_UINT16,
+                                           NANOARROW_TYPE_INT32,  NANOARROW_TYPE_INT64,
+                                           NANOARROW_TYPE_STRING, NANOARROW_TYPE_BOOL};
+    static uint16_t def[ROWS];
+    (void)state;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(TYPES); i++) {
+        struct ArrowSchema schema;
+        struct lance_leaf_type type;
+        struct lance_leaf_values leaf;
+        struct lance_zone_builder builder;
+        struct base_buffer buffer;
+        assert_int_equal(ArrowSchemaInitFromType(&schema, TYPES[i]), NANOARROW_OK);
+        assert_int_equal(lance_leaf_type_of(&schema, &type, NULL), LAKE_OK);
+        lance_zone_builder_init(&builder, &type);
+        lance_leaf_values_init(&leaf, &type);
+        uint64_t runs = make_runs(&leaf, def);
+        assert_int_equal(lance_zone_builder_add(&builder, &leaf, def, NULL), LAKE_OK);
+        base_buffer_init(&buffer, 1U << 24);
+        assert_int_equal(lance_zone_builder_print(&builder, &buffer, NULL), LAKE_OK);
+        struct lance_zones *zones = parse(&buffer);
+        if (TYPES[i] == NANOARROW_TYPE_BOOL) /* 0 and 2 are the same there */
+            assert_in_range(zones->runs, runs / 3, runs);
+        else
+            assert_in_range(zones->runs, runs, runs * 3 / 2);
+        lance_zones_free(zones);
+        base_buffer_fini(&buffer);
+        lance_zone_builder_fini(&builder);
+        lance_leaf_values_fini(&leaf);
+        schema.release(&schema);
+    }
+    struct base_buffer buffer;
+    print_statistics(category_value, &buffer);
+    struct lance_zones *zones = parse(&buffer);
+    assert_int_equal(zones->runs, 0);
+    lance_zones_free(zones);
+    base_buffer_fini(&buffer);
+}
+
 static void broken_statistics_are_refused(void **state)
 {
     struct base_buffer buffer;
@@ -161,6 +232,10 @@ static void broken_statistics_are_refused(void **state)
     }
     assert_int_equal(lance_zones_parse(base_buffer_view(&buffer), ROWS + 1, &zones, NULL),
                      LAKE_DATA_LOSS);
+    base_store_u32le(buffer.data + 28, ROWS + 1); /* more runs than rows */
+    assert_int_equal(lance_zones_parse(base_buffer_view(&buffer), ROWS, &zones, NULL),
+                     LAKE_DATA_LOSS);
+    base_store_u32le(buffer.data + 28, 0);
     buffer.data[0] = 'X'; /* another's buffer */
     assert_int_equal(lance_zones_parse(base_buffer_view(&buffer), ROWS, &zones, NULL),
                      LAKE_UNIMPLEMENTED);
@@ -186,6 +261,7 @@ int main(void)
         cmocka_unit_test(zones_have_the_bounds_of_their_rows),
         cmocka_unit_test(filters_are_kept_only_where_they_tell_more_than_bounds),
         cmocka_unit_test(filters_have_every_value_and_hardly_any_other),
+        cmocka_unit_test(runs_are_counted_where_they_are_long),
         cmocka_unit_test(broken_statistics_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,6 +206,49 @@ static void statements_over_lance_answer_as_the_plain_engine_does(void **state)
     memory_source_free(second);
 }
 
+#define LONG_RUNS                                                                                 \
+    "SELECT (i // 4000)::INTEGER AS episode, i % 4000 AS step, 'task ' || (i // 12000) AS task, " \
+    "CASE WHEN i // 9000 % 2 = 0 THEN NULL ELSE i // 9000 END AS maybe "
+
+/* Two fragments; an episode goes on from one into the other; `step` has no runs. */
+static void rows_that_lie_together_are_aggregated_run_by_run(void **state)
+{
+    static const char *const GROUPED[] = {
+        "SELECT episode, count(*), sum(step), max(task), min(maybe) FROM t GROUP BY ALL ORDER BY 1",
+        "SELECT task, count(*), sum(step) FROM t WHERE step > 700 GROUP BY task ORDER BY task",
+        "SELECT maybe, episode, count(*) FROM t GROUP BY maybe, episode ORDER BY ALL",
+    };
+    char sql[256];
+    (void)state;
+    struct storage_store *store = open_store("runs");
+    struct memory_source *first = memory_source_new(&plain, LONG_RUNS "FROM range(50000) r(i)", 1);
+    struct memory_source *second =
+        memory_source_new(&plain, LONG_RUNS "FROM range(50000, 100000) r(i)", 1);
+    write_rows(store, first, false);
+    write_rows(store, second, true);
+    struct lance_dataset *dataset = open_dataset(store, 0);
+    plain_run(&plain, "CREATE TABLE t AS " LONG_RUNS "FROM range(100000) r(i)");
+    for (size_t i = 0; i < BASE_ARRAY_LEN(GROUPED); i++) {
+        (void)snprintf(sql, sizeof(sql), "EXPLAIN %s", GROUPED[i]);
+        char *plan = dataset_text(dataset, sql);
+        assert_non_null(strstr(plan, "PARTITIONED_AGGREGATE"));
+        char *expected = plain_text(&plain, GROUPED[i]);
+        char *found = dataset_text(dataset, GROUPED[i]);
+        assert_string_equal(found, expected);
+        free(plan);
+        free(expected);
+        free(found);
+    }
+    char *plan = dataset_text(dataset, "EXPLAIN SELECT step, count(*) FROM t GROUP BY step");
+    assert_null(strstr(plan, "PARTITIONED_AGGREGATE"));
+    free(plan);
+    plain_run(&plain, "DROP TABLE t");
+    lance_dataset_unref(dataset);
+    storage_store_unref(store);
+    memory_source_free(first);
+    memory_source_free(second);
+}
+
 /* SQL-3: a version read is the version that was bound, whatever came after. */
 static void an_older_version_keeps_its_rows(void **state)
 {
@@ -263,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statements_over_lance_answer_as_the_plain_engine_does),
+        cmocka_unit_test(rows_that_lie_together_are_aggregated_run_by_run),
         cmocka_unit_test(an_older_version_keeps_its_rows),
         cmocka_unit_test(half_floats_are_read_as_floats),
     };

@@ -45,6 +45,7 @@ struct memory_source {
     unsigned fail_at; /* 1 is the first */
     int64_t delay_us; /* before each batch; `stop` is polled */
     bool endless;     /* the last batch of a task comes again and again */
+    uint64_t runs;    /* said to be of every column; 0: not known */
 };
 
 struct memory_scan {
@@ -105,6 +106,13 @@ static uint64_t memory_row_bytes(const void *source)
 {
     (void)source;
     return 0;
+}
+
+static uint64_t memory_column_runs(const void *source, uint32_t column, uint64_t most)
+{
+    uint64_t runs = ((const struct memory_source *)source)->runs;
+    (void)column;
+    return runs <= most ? runs : 0;
 }
 
 static void memory_unref(void *source)
@@ -276,6 +284,7 @@ static const struct sql_source_methods MEMORY_METHODS = {
     .schema = memory_schema,
     .row_count = memory_row_count,
     .row_bytes = memory_row_bytes,
+    .column_runs = memory_column_runs,
     .unref = memory_unref,
     .open = memory_open,
     .filter_applied = memory_filter_applied,
