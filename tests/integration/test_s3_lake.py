@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
 from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
-from server import crc32c_text  # noqa: E402
+from server import FaultServer, crc32c_text  # noqa: E402
 
 MIB = 1024 * 1024
 
@@ -125,6 +125,45 @@ def test_objects_go_between_client_and_bucket(s3, tmp_path):
         assert done.returncode != 0 and "SHA-256" in done.stderr
         assert not (tmp_path / "bad").exists()
         assert SECRET_KEY not in server.log_text()
+
+
+def test_a_range_of_an_object_is_one_get_of_it(tmp_path):
+    """OBJ-6: of 100 MiB in the middle, and of its digests another; the answer is checked first."""
+    data = b"".join(n.to_bytes(8, "little") * 1024 for n in range(101 * 128))
+    video = tmp_path / "video"
+    video.write_bytes(data)
+    first, last = 300_000, 300_000 + 100 * MIB
+    with FaultServer({"etags": False}) as store:
+        env = credentials(AWS_ENDPOINT_URL_S3=store.endpoint, LAKE_S3_BUCKET="bucket")
+        with LakeServer(tmp_path / "data", env) as server:
+            server.run("table", "create", "lab.runs", "--column", "video:FILE")
+            server.run("put", "--into", "lab.runs", "--file", f"video={video}", env=env)
+            select = "SELECT video FROM lab.runs"
+            found = json.loads(server.run("sql", "SELECT video.uri AS uri FROM lab.runs",
+                                          "--json", env=env).stdout)
+            key = found[0]["uri"].removeprefix("s3://bucket/")
+
+            def cat():
+                store.requests.clear()
+                done = subprocess.run(
+                    [str(LAKE), "cat", select, "--range", f"{first}:{last}", "--addr",
+                     server.address], env=clean_environment(env), capture_output=True)
+                gets = [r for r in store.requests if r["op"] == "get"]
+                return done, [r["range"] for r in gets if r["key"] == key]
+
+            done, ranges = cat()
+            assert done.stdout == data[first:last], done.stderr
+            unit = 65536
+            start, end = first - first % unit, last - last % -unit
+            assert ranges == [f"bytes={start}-{end - 1}"]
+            store.rules.append({"on": {"op": "get", "key": key},
+                                "do": {"close_after": 50 * MIB}})
+            done, ranges = cat()
+            assert done.returncode != 0 and b"ended early" in done.stderr and len(ranges) == 1
+            assert data[first:last].startswith(done.stdout)
+            store.rules.append({"on": {"op": "get", "key": key}, "do": {"shift": 1}})
+            done, ranges = cat()
+            assert done.returncode != 0 and b"digest" in done.stderr and not done.stdout
 
 
 def test_a_client_without_credentials_says_what_is_missing(s3, tmp_path):
