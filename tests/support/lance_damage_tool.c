@@ -83,6 +83,13 @@ static lake_status open_directory(void *context, const char *path, struct storag
     return storage_local_open(strncmp(path, "file://", 7) == 0 ? path + 7 : path, false, out, err);
 }
 
+/* What values are is theirs: nothing in the format tells that they, or what a schema says of them,
+ * were changed. */
+static bool is_about_values(const char *message)
+{
+    return strstr(message, "not UTF-8") != NULL || strstr(message, "declared not null") != NULL;
+}
+
 static lake_status drain(struct ArrowArrayStream *stream, struct lake_error *err)
 {
     struct ArrowSchema schema;
@@ -100,10 +107,8 @@ static lake_status drain(struct ArrowArrayStream *stream, struct lake_error *err
         if (batch.release == NULL)
             break;
         status = arrow_array_validate(&schema, &batch, err);
-        if (status != LAKE_OK && strstr(err->message, "not UTF-8") == NULL)
-            status = LAKE_INTERNAL;
-        else /* what values say is theirs: nothing in the format tells that they were changed */
-            status = LAKE_OK;
+        if (status != LAKE_OK)
+            status = is_about_values(err->message) ? LAKE_OK : LAKE_INTERNAL;
         batch.release(&batch);
     }
     schema.release(&schema);
