@@ -93,8 +93,10 @@ const struct lance_codec lance_codec_constant = {.kind = LANCE_ENCODING_CONSTANT
 
 /* ---- run-length ---- */
 
+/* The runs of a `chunk` may hold more than its values: older releases of Lance begin the next chunk
+ * with the rest of a run that passed the end of one, which they leave whole where it began. */
 static lake_status rle_expand(const struct lance_encoding *encoding, struct lake_bytes values,
-                              struct lake_bytes lengths, uint64_t count, uint64_t bits,
+                              struct lake_bytes lengths, uint64_t count, uint64_t bits, bool chunk,
                               uint8_t *out, struct lake_error *err)
 {
     const struct lance_encoding *inner = encoding->values;
@@ -109,8 +111,8 @@ static lake_status rle_expand(const struct lance_encoding *encoding, struct lake
                          lengths.size, values.size);
     written = lance_kernels()->expand_runs[lance_kernel_index((uint32_t)bits)](
         values.data, lengths.data, lengths.size, count, out);
-    if (written != count)
-        return lake_fail(err, LAKE_DATA_LOSS, "runs do not add up to the chunk's %llu values",
+    if (written != count && !(chunk && written == UINT64_MAX))
+        return lake_fail(err, LAKE_DATA_LOSS, "runs do not add up to the %llu values there",
                          (unsigned long long)count);
     return LAKE_OK;
 }
@@ -134,7 +136,8 @@ static lake_status rle_chunk_fixed(struct lance_codec_context *context,
         return status;
     if (buffers.count < 2)
         return lake_fail(err, LAKE_DATA_LOSS, "a run-length chunk has only one buffer");
-    return rle_expand(encoding, buffers.buffers[0], buffers.buffers[1], count, bits, out, err);
+    return rle_expand(encoding, buffers.buffers[0], buffers.buffers[1], count, bits, true, out,
+                      err);
 }
 
 static lake_status rle_block_fixed(struct lance_codec_context *context,
@@ -152,7 +155,7 @@ static lake_status rle_block_fixed(struct lance_codec_context *context,
     size_t values_bytes = (size_t)base_load_u64le(data.data);
     struct lake_bytes values = {data.data + 8, values_bytes};
     struct lake_bytes lengths = {data.data + 8 + values_bytes, data.size - 8 - values_bytes};
-    return rle_expand(encoding, values, lengths, count, bits, out, err);
+    return rle_expand(encoding, values, lengths, count, bits, false, out, err);
 }
 
 const struct lance_codec lance_codec_rle = {

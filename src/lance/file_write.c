@@ -202,6 +202,9 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
                          field->name);
     path->is_list[layer] = field->kind == LANCE_NODE_LIST || field->kind == LANCE_NODE_MAP;
     path->large_list[layer] = strcmp(field->arrow->format, "+L") == 0;
+    path->has_required[layer] = false;
+    for (size_t i = 0; !path->is_list[layer] && i < field->child_count; i++)
+        path->has_required[layer] |= !field->children[i].nullable;
     path->layer_count++;
     if (field->kind == LANCE_NODE_LEAF) {
         struct column *column = &writer->columns[writer->ready_count];

@@ -37,6 +37,7 @@ struct lance_leaf_path {
     size_t child_index[LANCE_MAX_LAYERS]; /* which child to enter below layer i (0 for lists) */
     bool is_list[LANCE_MAX_LAYERS];       /* top first */
     bool large_list[LANCE_MAX_LAYERS];
+    bool has_required[LANCE_MAX_LAYERS]; /* a struct with a member that may not be null */
     size_t layer_count;
     size_t field_index; /* top level */
 };

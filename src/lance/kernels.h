@@ -23,7 +23,8 @@ struct lance_kernels {
     uint64_t (*combine[4])(const uint8_t *values, uint64_t count);
     /* How often a value differs from the one before it. */
     uint64_t (*count_changes[4])(const uint8_t *values, uint64_t count);
-    /* Values of runs written out; their sum, or UINT64_MAX when they would exceed `total`. */
+    /* Values of runs written out, the first `total`; their number, or UINT64_MAX when the runs hold
+     * more. */
     uint64_t (*expand_runs[4])(const uint8_t *values, const uint8_t *lengths, size_t runs,
                                uint64_t total, uint8_t *out);
     /* Least and greatest value, as integers whose signed order is that of the values; meaningless

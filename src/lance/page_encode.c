@@ -54,14 +54,25 @@ static uint8_t list_layer(bool nulls, bool empties)
     return empties ? LANCE_EMPTYABLE_LIST : LANCE_ALL_VALID_LIST;
 }
 
-/* True when a layer outside `layer` (top first) is null or empty somewhere in the page. */
-static bool hidden_from_above(const struct lance_page_rows *rows, size_t layer)
+/* True when a layer outside `layer` (top first), from `first` on, is null or empty somewhere in the
+ * page. */
+static bool hidden_from_above(const struct lance_page_rows *rows, size_t first, size_t layer)
 {
-    for (size_t i = 0; i < layer; i++)
+    for (size_t i = first; i < layer; i++)
         if (rows->level_used[rows->null_level[i]] ||
             (rows->path.is_list[i] && rows->level_used[rows->null_level[i] + 1]))
             return true;
     return false;
+}
+
+/* A struct that is only null where one around it is. The reference reader takes one without a level
+ * of its own for present there, and then misses its members that may not be null. */
+static bool needs_null_level(const struct lance_page_rows *rows, size_t layer)
+{
+    size_t first = layer;
+    while (first > 0 && !rows->path.is_list[first - 1])
+        first--;
+    return rows->path.has_required[layer] && hidden_from_above(rows, first, layer);
 }
 
 /* Layers by the levels that occur in the page, and the new number of each old level. */
@@ -81,7 +92,7 @@ static void choose_layers(const struct lance_page_rows *rows, struct lance_page_
             bool empties = rows->level_used[null + 1];
             /* The reference reader takes levels above a list without levels of its own for levels
              * of the list's items, so such a list gets one, though nothing uses it. */
-            if (!nulls && !empties && hidden_from_above(rows, i)) {
+            if (!nulls && !empties && hidden_from_above(rows, 0, i)) {
                 nulls = true;
                 ++level;
             }
@@ -91,6 +102,10 @@ static void choose_layers(const struct lance_page_rows *rows, struct lance_page_
             plan->max_rep++;
             below_list = false;
         } else {
+            if (!nulls && needs_null_level(rows, i)) {
+                nulls = true;
+                ++level;
+            }
             layer = nulls ? LANCE_NULLABLE_ITEM : LANCE_ALL_VALID_ITEM;
         }
         if (below_list)

@@ -247,6 +247,13 @@ EDGES = {
     "megabytes in a value": pa.array(["z" * 3_000_000, None, "", "y" * 9_000_000]),
     "long strings in lists of lists": pa.array([[["q" * 1000] * 3, None, []], None] * 500),
     "lists in several pages": pa.array([["b%d" % i for i in range(30)]] * 40_000),
+    "a required member of a struct that is null because the one around it is": pa.array(
+        [None, None], pa.struct([pa.field("s", pa.struct([pa.field("f", pa.int32(), False)]))])
+    ),
+    "required members below a required list and null structs": pa.array(
+        [[None, {"s": {"f": "x", "g": 1}}], []],
+        pa.list_(pa.struct([pa.field("s", pa.struct([pa.field("g", pa.int8()), pa.field("f", pa.string(), False)]), False)])),
+    ),
     "null type": pa.array([None, None]),
     "null type in a struct": pa.array([{"n": None}, None], pa.struct([("n", pa.null())])),
     "null type in a list": pa.array([[None], None, []], pa.list_(pa.null())),

@@ -13,8 +13,8 @@
  *   lance_change_tool branch PATH NAME VERSION [PARENT]
  *   lance_change_tool tag PATH NAME VERSION | retag PATH NAME VERSION | untag PATH NAME | tags PATH
  *
- * OP: = != < <= > >= null notnull (the last two with any VALUE). --base begins from version N, as a
- * writer does that was slow. Prints the version and how many rows it changed.
+ * OP: see lance_conditions.h. --base begins from version N, as a writer does that was slow. Prints
+ * the version and how many rows it changed.
  */
 #include <arrow/arrow.h>
 #include <inttypes.h>
@@ -23,33 +23,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ITEMS 256
+#include "lance_conditions.h"
 
-struct condition {
-    const char *column;
-    const char *op;
-    const char *value;
-};
+#define MAX_ITEMS 256
 
 struct arguments {
     const char *command;
     const char *path;
-    struct condition where[MAX_ITEMS];
-    size_t where_count;
+    struct conditions *where;
     const char *words[MAX_ITEMS];
     size_t word_count;
     uint64_t base;
 };
 
-static bool parse_arguments(int argc, char **argv, struct arguments *out)
+static bool parse_arguments(int argc, char **argv, struct conditions *where, struct arguments *out)
 {
     if (argc < 3)
         return false;
-    *out = (struct arguments){.command = argv[1], .path = argv[2]};
+    *out = (struct arguments){.command = argv[1], .path = argv[2], .where = where};
     for (int i = 3; i < argc; i++) {
-        if (strcmp(argv[i], "--where") == 0 && i + 3 < argc && out->where_count < MAX_ITEMS) {
-            out->where[out->where_count++] =
-                (struct condition){argv[i + 1], argv[i + 2], argv[i + 3]};
+        if (strcmp(argv[i], "--where") == 0 && conditions_take(where, argc - i, argv + i)) {
             i += 3;
         } else if (strcmp(argv[i], "--base") == 0 && i + 1 < argc) {
             out->base = strtoull(argv[++i], NULL, 10);
@@ -62,64 +55,6 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
     return true;
 }
 
-static bool parse_op(const char *text, enum lance_filter_op *out)
-{
-    static const struct {
-        const char *text;
-        enum lance_filter_op op;
-    } ops[] = {
-        {"=", LANCE_EQ}, {"!=", LANCE_NE}, {"<", LANCE_LT},         {"<=", LANCE_LE},
-        {">", LANCE_GT}, {">=", LANCE_GE}, {"null", LANCE_IS_NULL}, {"notnull", LANCE_IS_NOT_NULL}};
-    for (size_t i = 0; i < BASE_ARRAY_LEN(ops); i++) {
-        if (strcmp(text, ops[i].text) == 0) {
-            *out = ops[i].op;
-            return true;
-        }
-    }
-    return false;
-}
-
-static lake_status find_column(const struct ArrowSchema *schema, const char *name, uint32_t *out,
-                               struct lake_error *err)
-{
-    for (int64_t i = 0; i < schema->n_children; i++) {
-        if (strcmp(schema->children[i]->name, name) == 0) {
-            *out = (uint32_t)i;
-            return LAKE_OK;
-        }
-    }
-    return lake_fail(err, LAKE_NOT_FOUND, "no column \"%s\"", name);
-}
-
-static lake_status make_filters(const struct arguments *arguments,
-                                const struct lance_dataset *dataset, struct lance_filter *filters,
-                                struct lance_value *values, struct lake_error *err)
-{
-    const struct ArrowSchema *schema = lance_dataset_schema(dataset);
-    for (size_t i = 0; i < arguments->where_count; i++) {
-        const struct condition *where = &arguments->where[i];
-        lake_status status = find_column(schema, where->column, &filters[i].column, err);
-        if (status != LAKE_OK)
-            return status;
-        if (!parse_op(where->op, &filters[i].op))
-            return lake_fail(err, LAKE_INVALID_ARGUMENT, "no operator \"%s\"", where->op);
-        char format = schema->children[filters[i].column]->format[0];
-        values[i] =
-            (struct lance_value){.kind = LANCE_VALUE_INT64, .i64 = strtoll(where->value, NULL, 10)};
-        if (strchr("fge", format) != NULL)
-            values[i] =
-                (struct lance_value){.kind = LANCE_VALUE_DOUBLE, .f64 = strtod(where->value, NULL)};
-        if (strchr("uUzZ", format) != NULL)
-            values[i] = (struct lance_value){
-                .kind = LANCE_VALUE_BYTES,
-                .bytes = {(const uint8_t *)where->value, strlen(where->value)}};
-        filters[i].values = &values[i];
-        filters[i].value_count =
-            filters[i].op == LANCE_IS_NULL || filters[i].op == LANCE_IS_NOT_NULL ? 0 : 1;
-    }
-    return LAKE_OK;
-}
-
 static void print_change(const struct lance_change *change)
 {
     printf("version %" PRIu64 " rows %" PRIu64 "\n", change->version, change->row_count);
@@ -128,12 +63,11 @@ static void print_change(const struct lance_change *change)
 static lake_status delete_where(const struct arguments *arguments, struct lance_dataset *dataset,
                                 struct lake_error *err)
 {
-    struct lance_filter filters[MAX_ITEMS] = {0};
-    struct lance_value values[MAX_ITEMS];
     struct lance_change change;
-    lake_status status = make_filters(arguments, dataset, filters, values, err);
+    lake_status status = conditions_resolve(arguments->where, lance_dataset_schema(dataset), err);
     if (status == LAKE_OK)
-        status = lance_delete(dataset, filters, arguments->where_count, NULL, &change, err);
+        status = lance_delete(dataset, arguments->where->filters, arguments->where->count, NULL,
+                              &change, err);
     if (status == LAKE_OK)
         print_change(&change);
     return status;
@@ -179,8 +113,6 @@ static lake_status assign(void *context, struct ArrowArray *batch, struct lake_e
 static lake_status update(const struct arguments *arguments, struct lance_dataset *dataset,
                           struct lake_error *err)
 {
-    struct lance_filter filters[MAX_ITEMS] = {0};
-    struct lance_value values[MAX_ITEMS];
     struct lance_change change;
     struct assignment assignment = {0, 0};
     if (arguments->word_count != 2)
@@ -189,10 +121,10 @@ static lake_status update(const struct arguments *arguments, struct lance_datase
     lake_status status =
         find_column(lance_dataset_schema(dataset), arguments->words[0], &assignment.column, err);
     if (status == LAKE_OK)
-        status = make_filters(arguments, dataset, filters, values, err);
+        status = conditions_resolve(arguments->where, lance_dataset_schema(dataset), err);
     if (status == LAKE_OK)
-        status = lance_update(dataset, filters, arguments->where_count, assign, &assignment, NULL,
-                              &change, err);
+        status = lance_update(dataset, arguments->where->filters, arguments->where->count, assign,
+                              &assignment, NULL, &change, err);
     if (status == LAKE_OK)
         print_change(&change);
     return status;
@@ -406,10 +338,11 @@ static lake_status run(const struct arguments *arguments, struct storage_store *
 
 int main(int argc, char **argv)
 {
+    static struct conditions where;
     struct arguments arguments;
     struct storage_store *store = NULL;
     struct lake_error err = {0};
-    if (!parse_arguments(argc, argv, &arguments)) {
+    if (!parse_arguments(argc, argv, &where, &arguments)) {
         fprintf(stderr, "usage: see the head of lance_change_tool.c\n");
         return 2;
     }

@@ -4,7 +4,7 @@
  *
  *   lance_tool cat PATH [--version N] [--branch B] [--tag T]
  *       [--columns a,b] [--batch-rows N] [--descriptions] [--row-columns]
- *       [--at-least COLUMN N] > out.arrow
+ *       [--where COLUMN OP VALUE]… > out.arrow
  *   lance_tool write PATH in.arrow [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]
  *   lance_tool schema PATH [--version N]
  *   lance_tool drain PATH                     decodes everything, one batch at a time; prints rows
@@ -18,6 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lance_conditions.h"
+
 #define MAX_COLUMNS 1024
 
 struct arguments {
@@ -28,19 +30,18 @@ struct arguments {
     const char *storage;
     const char *branch;
     const char *tag;
+    struct conditions *where;
     enum lance_profile profile;
     uint64_t version;
     uint32_t batch_rows;
     enum lance_write_mode mode;
-    const char *filtered; /* rows whose value of this column is at least `least` */
-    int64_t least;
     bool descriptions;
     bool row_columns;
 };
 
-static bool parse_arguments(int argc, char **argv, struct arguments *out)
+static bool parse_arguments(int argc, char **argv, struct conditions *where, struct arguments *out)
 {
-    *out = (struct arguments){.storage = "2.2"};
+    *out = (struct arguments){.storage = "2.2", .where = where};
     if (argc < 3)
         return false;
     out->command = argv[1];
@@ -55,10 +56,9 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
             out->descriptions = true;
         else if (strcmp(argv[i], "--row-columns") == 0)
             out->row_columns = true;
-        else if (strcmp(argv[i], "--at-least") == 0 && i + 2 < argc) {
-            out->filtered = argv[++i];
-            out->least = strtoll(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--branch") == 0 && has_value)
+        else if (strcmp(argv[i], "--where") == 0 && conditions_take(where, argc - i, argv + i))
+            i += 3;
+        else if (strcmp(argv[i], "--branch") == 0 && has_value)
             out->branch = argv[++i];
         else if (strcmp(argv[i], "--tag") == 0 && has_value)
             out->tag = argv[++i];
@@ -150,9 +150,6 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
     struct lance_scan_options options;
     struct ArrowArrayStream stream = {0};
     uint32_t columns[MAX_COLUMNS];
-    uint32_t filtered[MAX_COLUMNS];
-    struct lance_value least = {.kind = LANCE_VALUE_INT64, .i64 = arguments->least};
-    struct lance_filter filter = {.op = LANCE_GE, .values = &least, .value_count = 1};
     lance_scan_options_init(&options);
     lake_status status = open_dataset(arguments, store, &dataset, err);
     if (status != LAKE_OK)
@@ -166,12 +163,10 @@ static lake_status read_dataset(const struct arguments *arguments, struct storag
         options.batch_rows = arguments->batch_rows;
     status = find_columns(lance_dataset_schema(dataset), arguments->columns, columns,
                           &options.column_count, err);
-    if (status == LAKE_OK && arguments->filtered != NULL) {
-        status = find_columns(lance_dataset_schema(dataset), arguments->filtered, filtered,
-                              &options.filter_count, err);
-        filter.column = filtered[0];
-        options.filters = &filter;
-    }
+    if (status == LAKE_OK)
+        status = conditions_resolve(arguments->where, lance_dataset_schema(dataset), err);
+    options.filters = arguments->where->filters;
+    options.filter_count = arguments->where->count;
     if (status == LAKE_OK)
         status = lance_scan_stream(dataset, &options, &stream, err);
     if (status == LAKE_OK) {
@@ -237,15 +232,16 @@ static lake_status write_dataset(const struct arguments *arguments, struct stora
 
 int main(int argc, char **argv)
 {
+    static struct conditions where;
     struct arguments arguments;
     struct storage_store *store = NULL;
     struct lake_error err = {0};
-    if (!parse_arguments(argc, argv, &arguments)) {
+    if (!parse_arguments(argc, argv, &where, &arguments)) {
         fprintf(
             stderr,
             "usage: lance_tool cat|drain|schema|write PATH [in.arrow] [--version N] "
             "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
-            "[--row-columns] [--at-least COLUMN N] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
+            "[--row-columns] [--where COLUMN OP VALUE] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;

@@ -192,9 +192,13 @@ static void runs_are_written_out_and_never_beyond_the_total(void **state)
                     assert_memory_equal(out + at, values + k * width, width);
             for (size_t k = 0; k < SLACK; k++)
                 assert_int_equal(out[total * width + k], 0xA5);
-            if (total > 0)
+            if (total > 0) { /* the first of them, and nothing behind */
+                memset(out + (total - 1) * width, 0x5A, width);
                 assert_true(set(i)->expand_runs[round % 4](values, lengths, runs, total - 1, out) ==
                             UINT64_MAX);
+                for (size_t k = 0; k < width; k++)
+                    assert_int_equal(out[(total - 1) * width + k], 0x5A);
+            }
         }
         free(block);
     }
