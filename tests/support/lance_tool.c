@@ -237,11 +237,10 @@ int main(int argc, char **argv)
     struct storage_store *store = NULL;
     struct lake_error err = {0};
     if (!parse_arguments(argc, argv, &where, &arguments)) {
-        fprintf(
-            stderr,
-            "usage: lance_tool cat|drain|schema|write PATH [in.arrow] [--version N] "
-            "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
-            "[--row-columns] [--where COLUMN OP VALUE] [--append|--overwrite] [--storage 2.1|2.2] [--profile NAME]\n");
+        fprintf(stderr, "usage: lance_tool cat|drain|schema|write PATH [in.arrow] [--version N] "
+                        "[--branch B] [--tag T] [--columns a,b] [--batch-rows N] [--descriptions] "
+                        "[--row-columns] [--where COLUMN OP VALUE] [--append|--overwrite] "
+                        "[--storage 2.1|2.2] [--profile NAME]\n");
         return 2;
     }
     bool writes = strcmp(arguments.command, "write") == 0;
