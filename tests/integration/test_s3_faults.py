@@ -97,10 +97,10 @@ def check_line(line, expected):
 
 
 def scenarios(case=None):
-    """Those that name this case first, or those without one of objects."""
+    """Those that name this case first, or those without one of objects or tables."""
     def is_it(path):
         cases = fault_server.load(path).get("cases", [])
-        return cases[:1] == [case] if case else not cases or not cases[0].startswith("O")
+        return cases[:1] == [case] if case else not cases or cases[0][0] not in "LO"
     found = [path for path in SCENARIOS if is_it(path)]
     assert found, case
     return pytest.mark.parametrize("path", found, ids=lambda path: path.stem)
@@ -108,6 +108,16 @@ def scenarios(case=None):
 
 @scenarios()
 def test_scenario(path, tmp_path):
+    run_scenario(path, tmp_path)
+
+
+@scenarios("L06")
+def test_case_L06_a_removal_whose_answer_is_lost_is_repeated(path, tmp_path):
+    run_scenario(path, tmp_path)
+
+
+@scenarios("L08")
+def test_case_L08_a_service_without_conditional_writes_is_found_out(path, tmp_path):
     run_scenario(path, tmp_path)
 
 
