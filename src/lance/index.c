@@ -72,8 +72,8 @@ static lake_status narrow(const struct search *search, const struct answer *answ
 {
     const struct lance_candidates *old = search->candidates;
     bool was_known = old->used > 0 && old->known[f];
-    const struct lance_run *runs = was_known ? old->runs + old->first[f] : NULL;
     size_t count = was_known ? old->first[f + 1] - old->first[f] : 0;
+    const struct lance_run *runs = count == 0 ? NULL : old->runs + old->first[f];
     lake_status status = LAKE_OK;
     *known = was_known || covers(search, answer, f);
     if (!covers(search, answer, f)) {

@@ -126,9 +126,10 @@ bool lance_predicate_may_pass(const struct lance_predicate *predicate,
 
 /* ---- bounds that are values ---- */
 
-static bool is_null(const struct ArrowArray *array, uint64_t at)
+static bool is_null(const struct ArrowArray *array, uint64_t row)
 {
     const uint8_t *bits = array->null_count == 0 ? NULL : array->buffers[0];
+    uint64_t at = (uint64_t)array->offset + row;
     return bits != NULL && (bits[at / 8] >> (at % 8) & 1) == 0;
 }
 

@@ -72,7 +72,7 @@ struct lance_task {
     struct lance_pruned_column *pruned; /* filtered columns that have statistics */
     size_t pruned_count;
     struct lance_observed *observed;    /* by filtered column: those that have none */
-    const struct lance_run *candidates; /* the next ones of the fragment, by address */
+    const struct lance_run *candidates; /* of the fragment, by address */
     size_t candidate_count;
     bool all_rows; /* no index has spoken of the fragment */
     bool started;  /* by the first batch: what follows is there */
@@ -94,7 +94,7 @@ void lance_task_find_candidates(struct lance_task *task);
 bool lance_task_has_candidates(const struct lance_task *task);
 /* Goes on from *first to the next candidates, at most to *last. Either rows that lie together,
  * [*first, *last), or single ones between the two (*scattered). *first = *last: there are none. */
-void lance_task_next_candidates(struct lance_task *task, uint64_t *first, uint64_t *last,
+void lance_task_next_candidates(const struct lance_task *task, uint64_t *first, uint64_t *last,
                                 bool *scattered);
 /* Picks up to `most` single candidates from the cursor on, at most to row `last`, that are not
  * deleted. Returns the row to go on from. */

@@ -15,49 +15,46 @@ void lance_task_find_candidates(struct lance_task *task)
 {
     const struct lance_candidates *all = &task->scan->candidates;
     task->all_rows = all->used == 0 || !all->known[task->fragment];
-    if (task->all_rows) {
-        return;
+    if (!task->all_rows) {
+        task->candidates = all->runs + all->first[task->fragment];
+        task->candidate_count = all->first[task->fragment + 1] - all->first[task->fragment];
     }
-    const struct lance_run *runs = all->runs + all->first[task->fragment];
-    size_t count = all->first[task->fragment + 1] - all->first[task->fragment];
-    size_t passed = lance_runs_from(runs, count, base_address(task) + task->cursor);
-    task->candidates = runs + passed;
-    task->candidate_count = count - passed;
+}
+
+/* The first of the candidates from row `from` on and before `end`, as rows of the fragment; those
+ * before it are behind *passed. */
+static bool next_run(const struct lance_task *task, size_t *passed, uint64_t from, uint64_t end,
+                     struct lance_run *out)
+{
+    uint64_t base = base_address(task);
+    *passed +=
+        lance_runs_from(task->candidates + *passed, task->candidate_count - *passed, base + from);
+    const struct lance_run *run = &task->candidates[*passed];
+    if (*passed == task->candidate_count || run->start >= base + end) {
+        return false;
+    }
+    out->start = run->start < base + from ? from : run->start - base;
+    out->count = BASE_MIN(run->start + run->count - base, end) - out->start;
+    return true;
 }
 
 bool lance_task_has_candidates(const struct lance_task *task)
 {
-    return task->all_rows ||
-           (task->candidate_count > 0 && task->candidates->start < base_address(task) + task->end);
+    struct lance_run run;
+    size_t passed = 0;
+    return task->all_rows || next_run(task, &passed, task->cursor, task->end, &run);
 }
 
-/* The first candidates from row `from` on and before `end`, as rows of the fragment. */
-static bool next_run(struct lance_task *task, uint64_t from, uint64_t end, struct lance_run *out)
-{
-    uint64_t base = base_address(task);
-    while (task->candidate_count > 0 &&
-           task->candidates->start + task->candidates->count <= base + from) {
-        task->candidates++;
-        task->candidate_count--;
-    }
-    if (task->candidate_count == 0 || task->candidates->start >= base + end) {
-        return false;
-    }
-    uint64_t run_end = task->candidates->start + task->candidates->count - base;
-    out->start = task->candidates->start < base + from ? from : task->candidates->start - base;
-    out->count = BASE_MIN(run_end, end) - out->start;
-    return true;
-}
-
-void lance_task_next_candidates(struct lance_task *task, uint64_t *first, uint64_t *last,
+void lance_task_next_candidates(const struct lance_task *task, uint64_t *first, uint64_t *last,
                                 bool *scattered)
 {
     struct lance_run run;
+    size_t passed = 0;
     *scattered = false;
     if (task->all_rows) {
         return;
     }
-    if (!next_run(task, *first, *last, &run)) {
+    if (!next_run(task, &passed, *first, *last, &run)) {
         *first = *last;
         return;
     }
@@ -86,9 +83,10 @@ uint64_t lance_task_pick(struct lance_task *task, uint64_t most, uint64_t last)
     struct lance_picked *picked = &task->picked;
     struct lance_run run;
     uint64_t at = task->cursor;
+    size_t passed = 0;
     picked->run_count = 0;
     picked->row_count = 0;
-    while (next_run(task, at, last, &run)) {
+    while (next_run(task, &passed, at, last, &run)) {
         if (run.count >= TOGETHER) {
             return run.start;
         }
