@@ -10,7 +10,8 @@
 #define CODES        512
 #define ROUNDS       5
 #define SAMPLE_BYTES ((size_t)16 << 10)
-#define SAMPLE_RUNS  16 /* places of the page that the sample is taken from */
+#define BYTE_GAIN    8
+#define PIECE_BYTES  ((size_t)512) /* of one string, at most */
 #define HEADER_MAGIC 0x46535354ULL
 #define ENABLED      (1ULL << 24)
 
@@ -85,23 +86,27 @@ static size_t encode_string(const struct lance_fsst_encoder *encoder, const uint
 
 /* ---- finding symbols ---- */
 
-/* Strings from all over the page, whole as long as they fit. */
+/* Pieces of strings from all over the page, at places that no period in the rows falls in with:
+ * what neighbours have in common is not what all strings have. */
 static void take_sample(struct lance_fsst_encoder *encoder, const struct lance_leaf_values *values)
 {
+    uint64_t mean = values->data.size / BASE_MAX(values->count, (uint64_t)1) + 1;
+    uint64_t picks = SAMPLE_BYTES / BASE_MIN(mean, (uint64_t)PIECE_BYTES) + 1;
+    uint64_t stride = BASE_MAX(values->count / picks, (uint64_t)1), state = 1;
     size_t used = 0;
-    for (size_t run = 0; run < SAMPLE_RUNS; run++) {
-        size_t budget = SAMPLE_BYTES / SAMPLE_RUNS * (run + 1);
-        uint64_t end_row = values->count / SAMPLE_RUNS * (run + 1);
-        for (uint64_t i = values->count / SAMPLE_RUNS * run; i < end_row && used < budget; i++) {
-            uint64_t start, end;
-            lance_leaf_values_range(values, i, &start, &end);
-            size_t size = BASE_MIN((size_t)(end - start), budget - used);
-            if (size == 0)
-                continue;
-            memcpy(encoder->sample + used, values->data.data + start, size);
-            encoder->starts[encoder->string_count++] = (uint32_t)used;
-            used += size;
-        }
+    for (uint64_t at = 0; at < values->count && used < SAMPLE_BYTES; at += stride) {
+        uint64_t start, end;
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        uint64_t row = BASE_MIN(at + (state >> 33) % stride, values->count - 1);
+        lance_leaf_values_range(values, row, &start, &end);
+        if (end - start > PIECE_BYTES)
+            start += (state >> 33) % (end - start - PIECE_BYTES);
+        size_t size = BASE_MIN((size_t)(end - start), BASE_MIN(PIECE_BYTES, SAMPLE_BYTES - used));
+        if (size == 0)
+            continue;
+        memcpy(encoder->sample + used, values->data.data + start, size);
+        encoder->starts[encoder->string_count++] = (uint32_t)used;
+        used += size;
     }
     encoder->starts[encoder->string_count] = (uint32_t)used;
 }
@@ -175,7 +180,8 @@ static size_t find_candidates(const struct lance_fsst_encoder *encoder, const st
         if (counts->single[a] == 0)
             continue;
         struct symbol first = symbol_of(encoder, a);
-        first.gain = (uint64_t)counts->single[a] * first.length;
+        /* A byte that no symbol stands for costs an escape, so these are worth more. */
+        first.gain = counts->single[a] * (uint64_t)(first.length == 1 ? BYTE_GAIN : first.length);
         out[count++] = first;
         for (uint32_t b = 0; first.length < MAX_LENGTH && b < CODES; b++) {
             if (counts->pair[a][b] < 2)
