@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-#define NO_ADDRESS SIZE_MAX
+#define NO_ADDRESS     SIZE_MAX
+#define MANY_FRAGMENTS 1000
+#define FEW_ROWS       256
+#define VECTOR_BYTES   UINT64_C(1024) /* it touches a page; four times the usual may wait */
 
 struct source {
     struct lance_dataset *dataset;
@@ -37,9 +40,18 @@ static uint64_t source_row_count(const void *object)
     return lance_dataset_row_count(((const struct source *)object)->dataset);
 }
 
+/* A batch ends with its fragment, and takes a vector for each column while it waits to be read,
+ * however few its rows are: that is what a row takes in a table of many small fragments. */
 static uint64_t source_row_bytes(const void *object)
 {
-    return lance_dataset_row_bytes(((const struct source *)object)->dataset);
+    const struct lance_dataset *dataset = ((const struct source *)object)->dataset;
+    uint64_t bytes = lance_dataset_row_bytes(dataset);
+    uint64_t fragments = lance_dataset_fragment_count(dataset);
+    if (fragments < MANY_FRAGMENTS || lance_dataset_row_count(dataset) / fragments > FEW_ROWS) {
+        return bytes;
+    }
+    uint64_t columns = (uint64_t)lance_dataset_schema(dataset)->n_children;
+    return BASE_MAX(bytes, columns * VECTOR_BYTES);
 }
 
 static uint64_t source_column_runs(const void *object, uint32_t column, uint64_t most)
