@@ -158,12 +158,43 @@ struct lake_compaction {
 
 /*
  * Puts the small fragments of a table together, which many small appends leave, and takes deleted
- * rows off the disk: one new version with the same rows in the same order. Appends go on meanwhile.
+ * rows off the disk: one new version with the same rows. Appends go on meanwhile.
  * It may take longer than the timeout of the connection: `timeout_ms` is its own. When the time is
  * over the server may go on, and calling it again does no harm.
  */
 lake_status lake_compact_table(lake_client *client, const char *table, int64_t timeout_ms,
                                struct lake_compaction *out, struct lake_error *err);
+
+#define LAKE_OPERATION_ID_BYTES 37 /* a UUID as text */
+
+struct lake_cleanup_options {
+    uint64_t older_than_ms;   /* versions younger than this stay */
+    uint64_t retain_versions; /* and so many of the newest; the server may keep more */
+    bool dry_run;             /* says what would go */
+    const char *operation_id; /* a UUIDv7 by which the servers' logs name it; NULL: a new one */
+};
+/* 14 days. */
+void lake_cleanup_options_init(struct lake_cleanup_options *options);
+
+struct lake_cleanup {
+    uint64_t versions_kept;
+    uint64_t versions_removed;
+    uint64_t files_removed;           /* besides the manifests of the versions */
+    uint64_t abandoned_files_removed; /* of these: writers that died left them */
+    uint64_t files_in_grace;          /* nobody refers to them, but a writer may be about to */
+    uint64_t bytes_removed;
+    char operation_id[LAKE_OPERATION_ID_BYTES];
+};
+
+/*
+ * Removes old versions of a table and what only they needed. The newest ones stay
+ * (LAKE_LANCE_RETAIN_VERSIONS of the server at least), those that tags and branches hold, and what
+ * these refer to. A statement that still reads a version which goes fails; it never reads another.
+ * Calling it again does no harm; `timeout_ms` as for lake_compact_table. `options` NULL: defaults.
+ */
+lake_status lake_cleanup_table(lake_client *client, const char *table,
+                               const struct lake_cleanup_options *options, int64_t timeout_ms,
+                               struct lake_cleanup *out, struct lake_error *err);
 
 struct lake_table_info {
     char *table;       /* "namespace.table" */
@@ -392,7 +423,6 @@ struct lake_value {
     } as;
 };
 
-#define LAKE_OPERATION_ID_BYTES 37
 struct lake_insert_result {
     uint64_t version; /* of the table, the one that holds the rows */
     uint64_t row_count;

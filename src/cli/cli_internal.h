@@ -69,6 +69,8 @@ int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
 /* table_change.c: `lake table delete` and `update`, after the verb. */
 int cli_table_change(struct cli_options *options, bool update, int argc, char **argv);
+/* table_cleanup.c: `lake table cleanup`, after the verb. */
+int cli_table_cleanup(struct cli_options *options, int argc, char **argv);
 struct cli_verb {
     const char *name;
     int (*run)(struct cli_options *options, int argc, char **argv);

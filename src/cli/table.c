@@ -343,6 +343,8 @@ static int run_table(struct cli_options *options, int argc, char **argv)
         return run_drop(options, argc, argv);
     if (strcmp(verb, "compact") == 0)
         return run_compact(options, argc, argv);
+    if (strcmp(verb, "cleanup") == 0)
+        return cli_table_cleanup(options, argc, argv);
     if (strcmp(verb, "delete") == 0 || strcmp(verb, "update") == 0)
         return cli_table_change(options, verb[0] == 'u', argc, argv);
     const struct cli_verb *versions = cli_table_versions(verb);
@@ -377,11 +379,13 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
 
 const struct cli_command cli_table = {
-    "table", "tables: create, list, describe, compact, drop; their rows and versions",
+    "table", "tables: create, list, describe, compact, clean up, drop; their rows and versions",
     "Usage: lake table create NAMESPACE.TABLE --column NAME:TYPE … [--profile NAME]\n"
     "       lake table list [NAMESPACE]\n"
     "       lake table describe NAMESPACE.TABLE\n"
     "       lake table compact NAMESPACE.TABLE\n"
+    "       lake table cleanup NAMESPACE.TABLE [--older-than 14d] [--keep N] [--dry-run]\n"
+    "                          [--operation-id ID]\n"
     "       lake table drop NAMESPACE.TABLE\n"
     "       lake table delete NAMESPACE.TABLE --where PREDICATE [--operation-id ID]\n"
     "       lake table update NAMESPACE.TABLE --set COLUMN=EXPRESSION … --where PREDICATE\n"
@@ -403,6 +407,10 @@ const struct cli_command cli_table = {
     "Compact puts the small fragments that many small appends leave together, and takes deleted\n"
     "rows off the disk: a new version with the same rows. Appends go on meanwhile.\n"
     "\n"
+    "Cleanup removes versions older than --older-than (30s, 10m, 12h, 14d, 2w), but --keep of the\n"
+    "newest and what tags and branches hold, and the files that nobody needs any more. The server\n"
+    "keeps at least LAKE_LANCE_RETAIN_VERSIONS (10), and files that a writer may be about to use.\n"
+    "\n"
     "Restore makes an older version the newest again, as a new version. A tag names a version\n"
     "(the newest, unless --version says which), which stays when others are cleaned up.\n"
     "\n"
@@ -418,6 +426,7 @@ const struct cli_command cli_table = {
     "  lake table create robots.episodes --column episode:int64! --column video:FILE\n"
     "  lake table describe robots.frames --json\n"
     "  lake table compact robots.frames\n"
+    "  lake table cleanup robots.frames --older-than 30d --keep 100\n"
     "  lake table delete robots.frames --where 'episode = 7 AND step < 10'\n"
     "  lake table update robots.frames --set 'reward=reward * 2' --where 'episode IN (1, 2)'\n"
     "  lake table tag create robots.frames before-cleaning\n"

@@ -2,7 +2,7 @@
  * What the files of liblake share.
  *
  *   connect.c   the client object, its channel, its stage, its actions
- *   tables.c    create, drop, compact, describe, list
+ *   tables.c    create, drop, compact, clean up, describe, list
  *   schema_cache.c  schemas of tables, for a while (SDK-2)
  *   statement.c parses `INSERT INTO ns.t (a, b) VALUES (?, ?)`
  *   values.c    checks typed values and turns them into one Arrow batch

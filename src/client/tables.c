@@ -1,3 +1,4 @@
+#include "append.h"
 #include "client_internal.h"
 
 #include <stdio.h>
@@ -206,6 +207,67 @@ lake_status lake_compact_table(lake_client *client, const char *table, int64_t t
     }
     if (answer != NULL)
         lake_pb__compact_table_reply__free_unpacked(answer, NULL);
+    base_buffer_fini(&reply);
+    return status;
+}
+
+/* ---- clean up ---- */
+
+void lake_cleanup_options_init(struct lake_cleanup_options *options)
+{
+    *options = (struct lake_cleanup_options){.older_than_ms = UINT64_C(14) * 24 * 3600 * 1000};
+}
+
+static lake_status read_cleanup(struct lake_bytes reply, struct lake_cleanup *out,
+                                struct lake_error *err)
+{
+    LakePb__CleanupTableReply *answer =
+        lake_pb__cleanup_table_reply__unpack(NULL, reply.size, reply.data);
+    if (answer == NULL)
+        return client_unreadable(err);
+    out->versions_kept = answer->versions_kept;
+    out->versions_removed = answer->versions_removed;
+    out->files_removed = answer->files_removed;
+    out->abandoned_files_removed = answer->abandoned_files_removed;
+    out->files_in_grace = answer->files_in_grace;
+    out->bytes_removed = answer->bytes_removed;
+    lake_pb__cleanup_table_reply__free_unpacked(answer, NULL);
+    return LAKE_OK;
+}
+
+lake_status lake_cleanup_table(lake_client *client, const char *table,
+                               const struct lake_cleanup_options *options, int64_t timeout_ms,
+                               struct lake_cleanup *out, struct lake_error *err)
+{
+    LakePb__CleanupTableRequest request = LAKE_PB__CLEANUP_TABLE_REQUEST__INIT;
+    LakePb__TableName name;
+    struct lake_cleanup_options defaults;
+    struct lake_cleanup filled = {0};
+    struct base_buffer reply;
+    lake_error_clear(err);
+    if (timeout_ms <= 0)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must be positive");
+    lake_cleanup_options_init(&defaults);
+    options = options == NULL ? &defaults : options;
+    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
+    lake_status status = client_table_name(table, &name, err);
+    if (status == LAKE_OK)
+        status = client_operation_id(options->operation_id, filled.operation_id, err);
+    if (status == LAKE_OK) {
+        request.name = &name;
+        request.has_older_than_ms = request.has_retain_versions = 1;
+        request.has_dry_run = request.has_operation_id = 1;
+        request.older_than_ms = options->older_than_ms;
+        request.retain_versions = options->retain_versions;
+        request.dry_run = options->dry_run;
+        request.operation_id = client_binary(base_str_of(filled.operation_id));
+        status =
+            client_ask_within(client, timeout_ms, "lake.cleanup_table", &request.base, &reply, err);
+    }
+    if (status == LAKE_OK)
+        status = read_cleanup(base_buffer_view(&reply), &filled, err);
+    if (status == LAKE_OK)
+        *out = filled;
     base_buffer_fini(&reply);
     return status;
 }

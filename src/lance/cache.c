@@ -207,3 +207,22 @@ void lance_cache_put(struct lance_cache *cache, enum lance_cached kind, const ch
     free_entries(evicted);
     base_free(entry); /* another thread was first; what it put is as good */
 }
+
+void lance_cache_remove(struct lance_cache *cache, enum lance_cached kind, const char *key)
+{
+    if (cache == NULL) {
+        return;
+    }
+    uint64_t hash = hash_key(kind, key);
+    (void)pthread_mutex_lock(&cache->mutex);
+    struct entry **link = find(cache, kind, hash, key);
+    struct entry *entry = *link;
+    if (entry != NULL) {
+        *link = entry->next_in_bucket;
+        list_remove(cache, entry);
+        cache->used_bytes -= entry->memory_bytes;
+        entry->older = NULL;
+    }
+    (void)pthread_mutex_unlock(&cache->mutex);
+    free_entries(entry);
+}

@@ -242,6 +242,37 @@ static void decide(struct cleanup *cleanup, const struct lance_manifest *manifes
     }
 }
 
+static lake_status tell_expired(struct cleanup *cleanup, const struct lance_manifest *manifest,
+                                struct lake_error *err)
+{
+    const struct lance_cleanup_options *options = cleanup->options;
+    struct base_arena *arena = NULL;
+    LancePb__Transaction *transaction = NULL;
+    struct lake_str value = {"", 0};
+    if (options->expires == NULL || options->dry_run) {
+        return LAKE_OK;
+    }
+    lake_status status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, err);
+    if (status == LAKE_OK) {
+        status = lance_transaction_read(cleanup->target, manifest, arena, &transaction, err);
+    }
+    for (size_t i = 0; status == LAKE_OK && i < transaction->n_transaction_properties; i++) {
+        const LancePb__BytesEntry *entry = transaction->transaction_properties[i];
+        if (base_str_equal_c(lance_pb_str(entry->key), options->property)) {
+            value = lance_pb_str(entry->value);
+        }
+    }
+    if (status == LAKE_NOT_FOUND) {
+        value = (struct lake_str){NULL, 0};
+        status = LAKE_OK;
+    }
+    if (status == LAKE_OK) {
+        status = options->expires(options->context, manifest->pb->version, value, err);
+    }
+    base_arena_free(arena);
+    return status;
+}
+
 /* Which versions go, and what those that stay and those that go refer to. */
 static lake_status visit_versions(struct cleanup *cleanup, struct lake_error *err)
 {
@@ -263,6 +294,9 @@ static lake_status visit_versions(struct cleanup *cleanup, struct lake_error *er
             decide(cleanup, manifest, i);
             status = visit_manifest(
                 manifest, version->retained ? &cleanup->kept : &cleanup->expired, false, err);
+        }
+        if (status == LAKE_OK && !version->retained) {
+            status = tell_expired(cleanup, manifest, err);
         }
         if (status != LAKE_OK) {
             status = lake_fail_wrap(err, status,

@@ -315,6 +315,14 @@ static bool manifest_key_of(struct lance_cache *cache, const char *cache_key, ui
            snprintf(out, CACHE_KEY_BYTES, "%s\n%" PRIu64, cache_key, version) < CACHE_KEY_BYTES;
 }
 
+void lance_cache_forget_version(struct lance_cache *cache, const char *cache_key, uint64_t version)
+{
+    char key[CACHE_KEY_BYTES];
+    if (manifest_key_of(cache, cache_key, version, key)) {
+        lance_cache_remove(cache, LANCE_CACHED_MANIFEST, key);
+    }
+}
+
 void lance_dataset_cache_manifest(const struct lance_dataset *dataset,
                                   struct lance_manifest *manifest)
 {

@@ -26,6 +26,8 @@ struct lance_cache;
 /* Keeps manifests and file footers up to max_bytes, least recently used out first. */
 lake_status lance_cache_new(size_t max_bytes, struct lance_cache **out, struct lake_error *err);
 void lance_cache_free(struct lance_cache *cache);
+/* After a version was cleaned up: opening it finds nothing. `cache_key` as for opening. */
+void lance_cache_forget_version(struct lance_cache *cache, const char *cache_key, uint64_t version);
 
 /* ---- opening ---- */
 
@@ -478,6 +480,13 @@ struct lance_cleanup_options {
     int64_t grace_ms; /* files that no version refers to stay so long: some writer may be
                          about to; default 7 days */
     bool dry_run;     /* only counts */
+    /* Called for each version that is about to go, ascending, with what its transaction says of
+     * `property` (empty: nothing; without data: the transaction is not there any more). NULL: not
+     * called. Never when only counting. */
+    lake_status (*expires)(void *context, uint64_t version, struct lake_str value,
+                           struct lake_error *err);
+    const char *property;
+    void *context;
 };
 void lance_cleanup_options_init(struct lance_cleanup_options *options);
 struct lance_cleanup_stats {

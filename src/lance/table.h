@@ -196,6 +196,7 @@ void *lance_cache_get(struct lance_cache *cache, enum lance_cached kind, const c
 /* Keeps a reference of its own. Failing to keep is no failure. `cache` may be NULL. */
 void lance_cache_put(struct lance_cache *cache, enum lance_cached kind, const char *key,
                      void *object, size_t memory_bytes);
+void lance_cache_remove(struct lance_cache *cache, enum lance_cached kind, const char *key);
 
 /* ---- bases.c ---- */
 

@@ -171,6 +171,11 @@ lake_status meta_authority_open(const struct meta_options *options, uint64_t app
     }
     if (!base_u64_mul(append_retention_s, 1000, &authority->append_retention_ms))
         authority->append_retention_ms = UINT64_MAX;
+    authority->retain_versions =
+        options->retain_versions == 0 ? META_RETAIN_VERSIONS : options->retain_versions;
+    authority->cleanup_grace_ms =
+        1000 *
+        (int64_t)(options->cleanup_grace_s == 0 ? META_CLEANUP_GRACE_S : options->cleanup_grace_s);
     uint64_t commit_generation = 0;
     status = make_data_dir(data_dir, &authority->data_dir, err);
     /* The registry first: its lock decides whose directory this is. */

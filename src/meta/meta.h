@@ -25,6 +25,8 @@ struct meta_options {
     bool allow_insecure;
     uint64_t append_retention_s; /* NAT-6; default 7 days */
     bool compaction;             /* tables that grow are compacted in the background */
+    uint64_t retain_versions;    /* NAT-11: clean-ups leave so many of the newest; default 10 */
+    uint64_t cleanup_grace_s;    /* and files that nobody refers to for so long; default 7 days */
     /* NAT-10, OBJ-2: not NULL keeps tables, objects and reference deltas in this S3 bucket; the
      * registry stays below data_dir. Where the bucket is and whose credentials: as AWS's own tools
      * find them. */
@@ -33,7 +35,8 @@ struct meta_options {
     const char *object_prefix; /* NULL: "objects" */
 };
 /* Defaults, then LAKE_APPEND_OPERATION_RETENTION_SECS, LAKE_TLS_CERT_FILE, LAKE_TLS_KEY_FILE and
- * LAKE_ALLOW_INSECURE, LAKE_COMPACTION (on by default), LAKE_S3_BUCKET, LAKE_TABLE_PREFIX and
+ * LAKE_ALLOW_INSECURE, LAKE_COMPACTION (on by default),
+ * LAKE_LANCE_RETAIN_VERSIONS, LAKE_CLEANUP_GRACE_SECS, LAKE_S3_BUCKET, LAKE_TABLE_PREFIX and
  * LAKE_MANAGED_OBJECT_PREFIX. */
 lake_status meta_options_from_environment(struct meta_options *options, struct lake_error *err);
 

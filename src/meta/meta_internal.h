@@ -16,8 +16,8 @@
  * first
  *
  * Lock order: a gate (gate.c) is held across I/O and is entered before any mutex; mutexes guard
- * single fields and are never held together. Of gates: a table's maintenance, the table, the
- * directory.
+ * single fields and are never held together. Of gates: a table's maintenance, its history, the
+ * table, the directory.
  */
 #ifndef META_INTERNAL_H
 #define META_INTERNAL_H
@@ -40,6 +40,8 @@
 #define META_REPLY_MAX_BYTES     (64u * 1024 * 1024)
 #define META_SCHEMA_MAX_BYTES    (1024 * 1024) /* of a registration: it lives in one key's value */
 #define META_RESOLVE_MAX_TABLES  256
+#define META_RETAIN_VERSIONS     10 /* NAT-11 */
+#define META_CLEANUP_GRACE_S     (7 * 24 * 60 * 60)
 #define META_FUTURE_TOLERANCE_MS (5 * 60 * 1000) /* clocks of clients may be ahead by this much */
 
 #define META_CONFIG_INCARNATION "lake.incarnation"
@@ -133,6 +135,8 @@ struct meta_authority {
     struct meta_compactor *compactor; /* NULL: none; since before anything was served */
     char authority_id[BASE_UUID_TEXT_BYTES];
     uint64_t append_retention_ms;
+    uint64_t retain_versions;
+    int64_t cleanup_grace_ms;
     _Atomic uint64_t next_commit_generation;
     _Atomic uint64_t held_append_bytes; /* of appends being received */
     _Atomic int64_t last_prune_us;      /* monotonic */
@@ -396,6 +400,19 @@ lake_status meta_compact_held(struct meta_authority *authority, const struct met
 lake_status meta_table_compact(struct meta_authority *authority,
                                const struct meta_identity *identity, const struct meta_wait *wait,
                                const struct meta_name *name, struct lance_compaction *out,
+                               struct lake_error *err);
+
+/* ---- cleanup.c ---- */
+
+/* The gate of those who take a version for one that stays, between looking at it and having named
+ * or published it: clean-up holds it. Entered before the table's own. */
+lake_status meta_history_enter(struct meta_authority *authority, const struct meta_name *name,
+                               const struct meta_wait *wait, struct meta_claim *claim,
+                               struct lake_error *err);
+/* Removes old versions, and files that nobody refers to. Appends a CleanupTableReply. */
+lake_status meta_table_cleanup(struct meta_authority *authority,
+                               const struct meta_identity *identity, const struct meta_wait *wait,
+                               const LakePb__CleanupTableRequest *request, struct base_buffer *out,
                                struct lake_error *err);
 
 /* ---- compactor.c ---- */

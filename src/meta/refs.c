@@ -1,27 +1,44 @@
-/* Tags and branches of a table, made and removed under its gate: a drop waits for them. */
+/* Tags and branches of a table, made and removed under its gate, for which a drop waits, and that
+ * of its history: a version that a clean-up is about to remove gets none. */
 #include "meta_internal.h"
 
 #include <string.h>
 
-/* Enters the table's gate and finds its directory. Leaves nothing held on failure. */
+struct claims {
+    struct meta_claim history;
+    struct meta_claim table;
+};
+
+static void leave(struct meta_authority *authority, struct claims *claims)
+{
+    meta_gate_leave(&authority->gates, &claims->table);
+    meta_gate_leave(&authority->gates, &claims->history);
+}
+
+/* Enters the table's gates and finds its directory. Leaves nothing held on failure. */
 static lake_status enter(struct meta_authority *authority, const struct meta_identity *identity,
                          const struct meta_wait *wait, const LakePb__TableName *table,
                          struct meta_registration *registration, struct storage_store **store,
-                         struct meta_claim *claim, struct lake_error *err)
+                         struct claims *claims, struct lake_error *err)
 {
     struct meta_name name;
     lake_status status = meta_name_from_pb(table, &name, err);
     if (status == LAKE_OK)
         status = meta_identity_require(identity, name.namespace_name, err);
     if (status == LAKE_OK)
-        status = meta_table_enter(authority, &name, wait, claim, err);
+        status = meta_history_enter(authority, &name, wait, &claims->history, err);
     if (status != LAKE_OK)
         return status;
+    status = meta_table_enter(authority, &name, wait, &claims->table, err);
+    if (status != LAKE_OK) {
+        meta_gate_leave(&authority->gates, &claims->history);
+        return status;
+    }
     status = meta_registration_get(authority, &name, registration, err);
     if (status == LAKE_OK)
         status = meta_table_store(authority, &registration->name, store, err);
     if (status != LAKE_OK)
-        meta_gate_leave(&authority->gates, claim);
+        leave(authority, claims);
     return status;
 }
 
@@ -47,13 +64,13 @@ lake_status meta_tag_create(struct meta_authority *authority, const struct meta_
     struct meta_registration registration;
     struct storage_store *store = NULL;
     struct lance_dataset *newest = NULL;
-    struct meta_claim claim;
+    struct claims claims;
     uint64_t recorded = 0;
     meta_registration_init(&registration);
     lake_status status = copy_name(request->tag, "tag", tag, err);
     if (status == LAKE_OK)
         status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claim, err);
+            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
     if (status != LAKE_OK)
         goto out;
     status = meta_dataset_newest(authority, &registration, store, &recorded, &newest, err);
@@ -66,7 +83,7 @@ lake_status meta_tag_create(struct meta_authority *authority, const struct meta_
         if (status == LAKE_OK)
             status = meta_pb_pack(&made.base, out, err);
     }
-    meta_gate_leave(&authority->gates, &claim);
+    leave(authority, &claims);
 out:
     lance_dataset_unref(newest);
     storage_store_unref(store);
@@ -81,15 +98,15 @@ lake_status meta_tag_delete(struct meta_authority *authority, const struct meta_
     char tag[LANCE_REF_NAME_BYTES];
     struct meta_registration registration;
     struct storage_store *store = NULL;
-    struct meta_claim claim;
+    struct claims claims;
     meta_registration_init(&registration);
     lake_status status = copy_name(request->tag, "tag", tag, err);
     if (status == LAKE_OK)
         status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claim, err);
+            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
     if (status == LAKE_OK) {
         status = lance_tag_delete(store, tag, err);
-        meta_gate_leave(&authority->gates, &claim);
+        leave(authority, &claims);
     }
     storage_store_unref(store);
     meta_registration_fini(&registration);
@@ -131,14 +148,14 @@ lake_status meta_tags_list(struct meta_authority *authority, const struct meta_i
     struct meta_registration registration;
     struct storage_store *store = NULL;
     struct lance_tag *tags = NULL;
-    struct meta_claim claim;
+    struct claims claims;
     size_t count = 0;
     meta_registration_init(&registration);
     lake_status status =
-        enter(authority, identity, wait, request, &registration, &store, &claim, err);
+        enter(authority, identity, wait, request, &registration, &store, &claims, err);
     if (status == LAKE_OK) {
         status = lance_tags_list(store, &tags, &count, err);
-        meta_gate_leave(&authority->gates, &claim);
+        leave(authority, &claims);
     }
     if (status == LAKE_OK)
         status = pack_tags(tags, count, out, err);
@@ -173,7 +190,7 @@ lake_status meta_branch_create(struct meta_authority *authority,
     struct storage_store *store = NULL;
     struct lance_dataset *newest = NULL;
     struct lance_branch made;
-    struct meta_claim claim;
+    struct claims claims;
     uint64_t recorded = 0;
     meta_registration_init(&registration);
     lake_status status = copy_name(request->branch, "branch", branch, err);
@@ -181,7 +198,7 @@ lake_status meta_branch_create(struct meta_authority *authority,
         status = copy_name(request->parent, "branch", parent, err);
     if (status == LAKE_OK)
         status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claim, err);
+            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
     if (status != LAKE_OK)
         goto out;
     uint64_t version = request->has_version ? request->version : 0;
@@ -197,7 +214,7 @@ lake_status meta_branch_create(struct meta_authority *authority,
         describe(&made, &reply);
         status = meta_pb_pack(&reply.base, out, err);
     }
-    meta_gate_leave(&authority->gates, &claim);
+    leave(authority, &claims);
 out:
     lance_dataset_unref(newest);
     storage_store_unref(store);
@@ -212,15 +229,15 @@ lake_status meta_branch_delete(struct meta_authority *authority,
     char branch[LANCE_REF_NAME_BYTES];
     struct meta_registration registration;
     struct storage_store *store = NULL;
-    struct meta_claim claim;
+    struct claims claims;
     meta_registration_init(&registration);
     lake_status status = copy_name(request->branch, "branch", branch, err);
     if (status == LAKE_OK)
         status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claim, err);
+            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
     if (status == LAKE_OK) {
         status = lance_branch_delete(store, branch, err);
-        meta_gate_leave(&authority->gates, &claim);
+        leave(authority, &claims);
     }
     storage_store_unref(store);
     meta_registration_fini(&registration);
@@ -258,14 +275,14 @@ lake_status meta_branches_list(struct meta_authority *authority,
     struct meta_registration registration;
     struct storage_store *store = NULL;
     struct lance_branch *branches = NULL;
-    struct meta_claim claim;
+    struct claims claims;
     size_t count = 0;
     meta_registration_init(&registration);
     lake_status status =
-        enter(authority, identity, wait, request, &registration, &store, &claim, err);
+        enter(authority, identity, wait, request, &registration, &store, &claims, err);
     if (status == LAKE_OK) {
         status = lance_branches_list(store, &branches, &count, err);
-        meta_gate_leave(&authority->gates, &claim);
+        leave(authority, &claims);
     }
     if (status == LAKE_OK)
         status = pack_branches(branches, count, out, err);

@@ -260,6 +260,7 @@ lake_status meta_table_restore(struct meta_authority *authority,
                                struct meta_append_result *out, struct lake_error *err)
 {
     struct meta_name name;
+    struct meta_claim history;
     struct meta_claim claim;
     char operation_id[BASE_UUID_TEXT_BYTES];
     lake_status status = meta_name_from_pb(request->name, &name, err);
@@ -270,10 +271,14 @@ lake_status meta_table_restore(struct meta_authority *authority,
             meta_operation_check_id(meta_str_of_pb(request->operation_id), base_clock_unix_ms(),
                                     authority->append_retention_ms, operation_id, err);
     if (status == LAKE_OK)
-        status = meta_table_enter(authority, &name, wait, &claim, err);
+        status = meta_history_enter(authority, &name, wait, &history, err);
     if (status != LAKE_OK)
         return status;
-    status = restore_held(authority, &name, operation_id, request->version, wait, out, err);
-    meta_gate_leave(&authority->gates, &claim);
+    status = meta_table_enter(authority, &name, wait, &claim, err);
+    if (status == LAKE_OK) {
+        status = restore_held(authority, &name, operation_id, request->version, wait, out, err);
+        meta_gate_leave(&authority->gates, &claim);
+    }
+    meta_gate_leave(&authority->gates, &history);
     return status;
 }

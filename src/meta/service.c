@@ -54,6 +54,12 @@ lake_status meta_options_from_environment(struct meta_options *options, struct l
         status = base_config_bool("LAKE_ALLOW_INSECURE", false, &read.allow_insecure, err);
     if (status == LAKE_OK)
         status = base_config_bool("LAKE_COMPACTION", true, &read.compaction, err);
+    if (status == LAKE_OK)
+        status = base_config_u64("LAKE_LANCE_RETAIN_VERSIONS", META_RETAIN_VERSIONS, 1, 10000,
+                                 &read.retain_versions, err);
+    if (status == LAKE_OK)
+        status = base_config_u64("LAKE_CLEANUP_GRACE_SECS", META_CLEANUP_GRACE_S, 1,
+                                 MAX_RETENTION_S, &read.cleanup_grace_s, err);
     if (status != LAKE_OK)
         return status;
     read.tls_cert_path = base_config_string("LAKE_TLS_CERT_FILE", NULL);
@@ -173,6 +179,19 @@ static lake_status compact_table(const struct request *request, struct base_buff
         status = meta_pb_pack(&reply.base, out, err);
     }
     lake_pb__compact_table_request__free_unpacked(pb, NULL);
+    return status;
+}
+
+static lake_status cleanup_table(const struct request *request, struct base_buffer *out,
+                                 struct lake_error *err)
+{
+    LakePb__CleanupTableRequest *pb =
+        lake_pb__cleanup_table_request__unpack(NULL, request->body.size, request->body.data);
+    if (pb == NULL)
+        return malformed(request, err);
+    lake_status status =
+        meta_table_cleanup(request->authority, request->identity, request->wait, pb, out, err);
+    lake_pb__cleanup_table_request__free_unpacked(pb, NULL);
     return status;
 }
 
@@ -390,6 +409,8 @@ static const struct action {
     {"lake.drop_table", "DropTableRequest -> empty", SMALL_REQUEST_BYTES, drop_table},
     {"lake.compact_table", "CompactTableRequest -> CompactTableReply", SMALL_REQUEST_BYTES,
      compact_table},
+    {"lake.cleanup_table", "CleanupTableRequest -> CleanupTableReply", SMALL_REQUEST_BYTES,
+     cleanup_table},
     {"lake.list_tables", "ListTablesRequest -> ListTablesReply, one page", SMALL_REQUEST_BYTES,
      list_tables},
     {"lake.resolve_tables", "ResolveTablesRequest -> ResolveTablesReply", 2 * SMALL_REQUEST_BYTES,

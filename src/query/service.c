@@ -246,14 +246,26 @@ static lake_status drop_table(struct request *request, struct lake_bytes body,
     return forward_change(request, "lake.drop_table", body, out, err);
 }
 
-/* As long as the caller waits: it rewrites up to the whole table. */
-static lake_status compact_table(struct request *request, struct lake_bytes body,
-                                 struct base_buffer *out, struct lake_error *err)
+/* As long as the caller waits: it rewrites up to the whole table, or looks at all its files. */
+static lake_status forward_maintenance(struct request *request, const char *action,
+                                       struct lake_bytes body, struct base_buffer *out,
+                                       struct lake_error *err)
 {
     return query_metasrv_action_within(
         request->server->metasrv, request->principal,
-        BASE_MIN(rpc_call_time_left_ms(request->call), MAINTENANCE_MAX_MS), "lake.compact_table",
-        body, out, err);
+        BASE_MIN(rpc_call_time_left_ms(request->call), MAINTENANCE_MAX_MS), action, body, out, err);
+}
+
+static lake_status compact_table(struct request *request, struct lake_bytes body,
+                                 struct base_buffer *out, struct lake_error *err)
+{
+    return forward_maintenance(request, "lake.compact_table", body, out, err);
+}
+
+static lake_status cleanup_table(struct request *request, struct lake_bytes body,
+                                 struct base_buffer *out, struct lake_error *err)
+{
+    return forward_maintenance(request, "lake.cleanup_table", body, out, err);
 }
 
 /* Its columns may be others than those of the version it replaces. */
@@ -261,10 +273,7 @@ static lake_status restore_table(struct request *request, struct lake_bytes body
                                  struct base_buffer *out, struct lake_error *err)
 {
     struct lake_error ignored = {0};
-    lake_status status = query_metasrv_action_within(
-        request->server->metasrv, request->principal,
-        BASE_MIN(rpc_call_time_left_ms(request->call), MAINTENANCE_MAX_MS), "lake.restore_table",
-        body, out, err);
+    lake_status status = forward_maintenance(request, "lake.restore_table", body, out, err);
     if (status == LAKE_OK)
         (void)query_directory_refresh(request->server->directory, &ignored);
     return status;
@@ -300,6 +309,7 @@ static const struct action actions[] = {
     {"lake.create_table", "Creates a table", create_table},
     {"lake.drop_table", "Drops a table", drop_table},
     {"lake.compact_table", "Puts small fragments of a table together", compact_table},
+    {"lake.cleanup_table", "Removes old versions of a table", cleanup_table},
     {"lake.list_tables", "Lists tables", NULL},
     {"lake.resolve_tables", "Describes tables with their newest versions", NULL},
     {"lake.table_schema", "The registered schema of a table", NULL},
