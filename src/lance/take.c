@@ -112,6 +112,26 @@ static lake_status locate_offsets(struct taking *taking, const uint64_t *rows,
     return status;
 }
 
+/* The place of a fragment, or how many there are. Ids ascend, but nothing in the format promises
+ * it. */
+static size_t find_fragment(const LancePb__Manifest *pb, uint64_t id)
+{
+    size_t low = 0;
+    size_t high = pb->n_fragments;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        *(pb->fragments[middle]->id <= id ? &low : &high) = middle;
+    }
+    if (low < pb->n_fragments && pb->fragments[low]->id == id) {
+        return low;
+    }
+    size_t found = 0;
+    while (found < pb->n_fragments && pb->fragments[found]->id != id) {
+        found++;
+    }
+    return found;
+}
+
 static lake_status locate_addresses(struct taking *taking, const uint64_t *rows,
                                     struct lake_error *err)
 {
@@ -120,11 +140,7 @@ static lake_status locate_addresses(struct taking *taking, const uint64_t *rows,
     for (size_t i = 0; i < taking->request_count; i++) {
         uint64_t id = rows[i] >> 32;
         uint64_t row = rows[i] & UINT32_MAX;
-        size_t found = 0;
-        /* Ids ascend, but nothing in the format promises it. */
-        while (found < count && dataset->manifest->pb->fragments[found]->id != id) {
-            found++;
-        }
+        size_t found = find_fragment(dataset->manifest->pb, id);
         if (found == count || row >= dataset->fragment_rows[found]) {
             return no_such_row(dataset, "row address", rows[i], err);
         }

@@ -78,6 +78,9 @@ def check_operations(path, own_files):
     assert filtered.splitlines() == ["id,x,name"] + ["3,1.5,row 3"] * FRAGMENTS
     taken = run(MANIFEST + 30, LAKE, "lance", "take", path, "--rows", f"{total - 1},3,3,500000", "--format", "json")
     assert [row["id"] for row in json.loads(taken)] == [9, 3, 3, 0]
+    addresses = [(i * 7919 % FRAGMENTS << 32) + i % ROWS for i in range(8000)]
+    taken = run(MANIFEST + 50, LAKE, "lance", "take", path, "--row-ids", ",".join(map(str, addresses)), "--format", "json")
+    assert [row["id"] for row in json.loads(taken)] == [i % ROWS for i in range(8000)]
 
     written = run(COMMIT, TOOL, "write", path, write_input(rows_of(100, 5), path.parent), "--append")
     assert written == "version 3\n"
