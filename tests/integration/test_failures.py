@@ -304,6 +304,10 @@ def test_a_command_beside_another_one_without_a_server_says_what_to_do(tmp_path)
     ("LAKE_SHUTDOWN_GRACE_MS", "0"),
     ("LAKE_APPEND_OPERATION_RETENTION_SECS", "-1"),
     ("LAKE_ALLOW_INSECURE", "perhaps"),
+    ("LAKE_COMPACTION", "sometimes"),
+    ("LAKE_LANCE_RETAIN_VERSIONS", "0"),
+    ("LAKE_LANCE_RETAIN_VERSIONS", "10001"),
+    ("LAKE_CLEANUP_GRACE_SECS", "0"),
 ])
 def test_a_bad_setting_stops_the_start_and_is_named(tmp_path, variable, value):
     done = subprocess.run([LAKE, "up", "--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0",

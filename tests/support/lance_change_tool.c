@@ -7,7 +7,7 @@
  *   lance_change_tool update PATH COLUMN VALUE [--where …]… [--base N]     of an int64 column
  *   lance_change_tool merge PATH KEY in.arrow [update|insert]         rows of the first batch
  *   lance_change_tool restore PATH VERSION
- *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N]
+ *   lance_change_tool compact PATH [TARGET_ROWS [DELETED_PERCENT]] [--base N] | tiers PATH
  *   lance_change_tool drop PATH COLUMN | rename PATH COLUMN NAME | add PATH NAME TYPE  [--base N]
  *   lance_change_tool cleanup PATH OLDER_THAN_MS GRACE_MS [RETAIN [DRY]]
  *   lance_change_tool branch PATH NAME VERSION [PARENT]
@@ -218,23 +218,40 @@ static lake_status add(const struct arguments *arguments, struct lance_dataset *
     return print_version(status, &version);
 }
 
-static lake_status compact(const struct arguments *arguments, struct lance_dataset *dataset,
-                           struct lake_error *err)
+static lake_status run_compaction(struct lance_dataset *dataset,
+                                  const struct lance_compact_options *options,
+                                  struct lake_error *err)
 {
-    struct lance_compact_options options;
     struct lance_compaction done;
-    lance_compact_options_init(&options);
-    if (arguments->word_count > 0)
-        options.target_rows = number(arguments, 0);
-    if (arguments->word_count > 1)
-        options.deleted_percent = (uint32_t)number(arguments, 1);
-    lake_status status = lance_compact(dataset, &options, &done, err);
+    lake_status status = lance_compact(dataset, options, &done, err);
     if (status == LAKE_OK)
         printf("version %" PRIu64 " removed %" PRIu64 " added %" PRIu64 " rewritten %" PRIu64
                " dropped %" PRIu64 "\n",
                done.version, done.fragments_removed, done.fragments_added, done.rows_rewritten,
                done.rows_dropped);
     return status;
+}
+
+static lake_status compact(const struct arguments *arguments, struct lance_dataset *dataset,
+                           struct lake_error *err)
+{
+    struct lance_compact_options options;
+    lance_compact_options_init(&options);
+    if (arguments->word_count > 0)
+        options.target_rows = number(arguments, 0);
+    if (arguments->word_count > 1)
+        options.deleted_percent = (uint32_t)number(arguments, 1);
+    return run_compaction(dataset, &options, err);
+}
+
+static lake_status compact_by_tiers(const struct arguments *arguments,
+                                    struct lance_dataset *dataset, struct lake_error *err)
+{
+    struct lance_compact_options options;
+    (void)arguments;
+    lance_compact_options_init(&options);
+    options.tiers = true;
+    return run_compaction(dataset, &options, err);
 }
 
 static lake_status cleanup(const struct arguments *arguments, struct lance_dataset *dataset,
@@ -308,6 +325,7 @@ static const struct {
                 {"update", update},
                 {"merge", merge},
                 {"compact", compact},
+                {"tiers", compact_by_tiers},
                 {"cleanup", cleanup},
                 {"branch", branch},
                 {"drop", drop},
