@@ -363,6 +363,15 @@ lake_status lake_open_via_query(lake_client *client, const struct lake_data_loca
 lake_status lake_open_range_via_query(lake_client *client,
                                       const struct lake_data_location *location, int64_t start,
                                       int64_t end, lake_reader **out, struct lake_error *err);
+/* As lake_open_seekable, verified in the same way; the URL is signed anew before it ends. That it
+ * is still the same object shows by its size, and by the digests where there are any. */
+lake_status lake_open_seekable_via_query(lake_client *client,
+                                         const struct lake_data_location *location,
+                                         lake_seekable **out, struct lake_error *err);
+/* As lake_download. */
+lake_status lake_download_via_query(lake_client *client, const struct lake_data_location *location,
+                                    const char *path, lake_progress progress,
+                                    void *progress_context, struct lake_error *err);
 /* As lake_presign_read, signed by Query: the URL ends with its credentials. */
 lake_status lake_presign_read_via_query(lake_client *client,
                                         const struct lake_data_location *location,

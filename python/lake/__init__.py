@@ -11,19 +11,20 @@
 """
 
 from ._arrow import Result, Schema, file_at, file_field
-from ._client import Client, TableInfo, connect
+from ._client import Client, TableInfo, connect, connect_query_only
 from ._errors import (
     Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, Error, FailedPrecondition,
     Internal, InvalidArgument, NotFound, OutcomeUnknown, OutOfRange, PermissionDenied,
     ResourceExhausted, Unauthenticated, Unavailable, Unimplemented, Unknown)
 from ._io import ObjectReader
 from ._library import VERSION as __version__
-from ._types import File, Inserted, Progress, Upload
+from ._types import File, Inserted, Presigned, Progress, Upload
 
 __all__ = [
     "Aborted", "AlreadyExists", "Cancelled", "Client", "DataLoss", "DeadlineExceeded", "Error",
     "FailedPrecondition", "File", "Inserted", "Internal", "InvalidArgument", "NotFound",
-    "ObjectReader", "OutOfRange", "OutcomeUnknown", "PermissionDenied", "Progress",
+    "ObjectReader", "OutOfRange", "OutcomeUnknown", "PermissionDenied", "Presigned", "Progress",
     "ResourceExhausted", "Result", "Schema", "TableInfo", "Unauthenticated", "Unavailable",
-    "Unimplemented", "Unknown", "Upload", "__version__", "connect", "file_at", "file_field",
+    "Unimplemented", "Unknown", "Upload", "__version__", "connect", "connect_query_only", "file_at",
+    "file_field",
 ]

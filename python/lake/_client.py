@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from ._errors import OutcomeUnknown
 from ._io import ObjectReader
 from ._library import call, chars, ffi, lib, owned, text
 from ._transfer import Transfer, location, path_chars, read_source, take_file, told_progress
-from ._types import File, Inserted, Progress
+from ._types import File, Inserted, Presigned, Progress
 from ._values import Values
 
 MAX_APPEND_ROWS = 10_000  # of one append, by lake.h
@@ -42,10 +43,28 @@ def connect(address: str, *, token: str | None = None, ca_pem: str | None = None
     ca_pem, tls, server_name: the certificate authorities in PEM instead of the system's, encryption
         without either, the name to expect in the certificate.
     timeout: seconds that one request may take (30); results and transfers take as long as they take.
-    checkpoint_dir: where unfinished uploads of paths into S3 are written down, so that the next
-        put() of the same file goes on with them.
+    checkpoint_dir: where unfinished work is written down: uploads of paths into S3, so that the next
+        put() of the same file goes on with them, and rows, so that those whose answer was lost are
+        pending_appends().
     parts_in_flight: of 64 MiB each, into S3 (4; at most 16).
     """
+    return _connect(False, address, token, ca_pem, tls, server_name, timeout,
+                    checkpoint_dir, parts_in_flight)
+
+
+def connect_query_only(address: str, *, token: str | None = None, ca_pem: str | None = None,
+                       tls: bool = False, server_name: str | None = None,
+                       timeout: float | None = None,
+                       checkpoint_dir: str | os.PathLike[str] | None = None) -> Client:
+    """As connect(), for whoever has no credentials of the object storage: open(), read(), get() and
+    presign() go by URLs that Query signs for one object each. Files cannot be stored."""
+    return _connect(True, address, token, ca_pem, tls, server_name, timeout,
+                    checkpoint_dir, None)
+
+
+def _connect(query_only: bool, address: str, token: str | None, ca_pem: str | None, tls: bool,
+             server_name: str | None, timeout: float | None,
+             checkpoint_dir: str | os.PathLike[str] | None, parts_in_flight: int | None) -> Client:
     _stay_in_process()
     options = ffi.new("struct lake_connect_options *")
     keep = [chars(token, "token"), chars(ca_pem, "ca_pem"), chars(server_name, "server_name"),
@@ -59,8 +78,9 @@ def connect(address: str, *, token: str | None = None, ca_pem: str | None = None
         options.timeout_ms = int(timeout * 1000)
     options.upload_parts_in_flight = parts_in_flight or 0
     out = ffi.new("lake_client **")
-    call(lib.lake_connect, chars(address, "address"), options, out)
-    return Client(out[0])
+    function = lib.lake_connect_query_only if query_only else lib.lake_connect
+    call(function, chars(address, "address"), options, out)
+    return Client(out[0], query_only)
 
 
 _process: int | None = None  # the one that connected first
@@ -84,8 +104,9 @@ class Client:
     make another: start workers by "spawn" (`multiprocessing.get_context("spawn")`).
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, query_only: bool = False) -> None:
         self._client: Any = owned(client, lib.lake_client_unref)
+        self._query_only = query_only
 
     def _open(self) -> Any:
         """The connection, which lives at least as long as what is returned here."""
@@ -138,25 +159,32 @@ class Client:
         """Gives up an upload of `path` that a process left unfinished."""
         call(lib.lake_cancel_upload, self._open(), path_chars(path))
 
-    def get(self, file: Any, path: str | os.PathLike[str], *,
-            progress: Progress | None = None) -> None:
-        """Reads a whole object into `path`, which appears when it is complete, verified and durable."""
+    def get(self, file: Any, path: str | os.PathLike[str], *, progress: Progress | None = None,
+            via_query: bool | None = None) -> None:
+        """Reads a whole object into `path`, which appears when it is complete, verified and durable.
+
+        via_query: by a URL that Query signs, without credentials of the object storage; as the client
+            was connected unless it is given. So for read(), open() and presign().
+        """
         transfer = Transfer(None, progress)
         where, _keep = location(file)
-        transfer.call(lib.lake_download, self._open(), where, path_chars(path), told_progress,
+        function = self._choose(via_query, lib.lake_download, lib.lake_download_via_query)
+        transfer.call(function, self._open(), where, path_chars(path), told_progress,
                       transfer.handle)
 
-    def read(self, file: Any, start: int | None = None, end: int | None = None) -> bytes:
+    def read(self, file: Any, start: int | None = None, end: int | None = None, *,
+             via_query: bool | None = None) -> bytes:
         """The whole object, verified against its SHA-256; or its bytes [start, end), exact in number,
-        and verified if digests of the object's chunks were stored with it and cost little to read."""
+        and verified if digests of the object's chunks were stored with it and cost little to read
+        (via Query they are not looked at)."""
         client = self._open()
         where, _keep = location(file)
         out = ffi.new("lake_reader **")
         if start is None and end is None:
-            call(lib.lake_open, client, where, out)
+            call(self._choose(via_query, lib.lake_open, lib.lake_open_via_query), client, where, out)
         else:
-            call(lib.lake_open_range, client, where, 0 if start is None else start,
-                 where.size_bytes if end is None else end, out)
+            call(self._choose(via_query, lib.lake_open_range, lib.lake_open_range_via_query), client,
+                 where, 0 if start is None else start, where.size_bytes if end is None else end, out)
         reader = owned(out[0], lib.lake_reader_free)
         parts: list[bytes] = []
         buffer, got = ffi.new("uint8_t[]", READ_BYTES), ffi.new("size_t *")
@@ -169,23 +197,33 @@ class Client:
         finally:
             ffi.release(reader)
 
-    def open(self, file: Any, buffer_size: int = 1 << 16) -> io.BufferedReader:
+    def open(self, file: Any, buffer_size: int = 1 << 16, *,
+             via_query: bool | None = None) -> io.BufferedReader:
         """The object as a seekable binary file, of which only what is read is fetched.
 
         av.open, imageio, zipfile, numpy.load and torch.load take it. It stays open when the client
         closes.
         """
-        return io.BufferedReader(ObjectReader(self._open(), File.from_value(file)), buffer_size)
+        via_query = self._query_only if via_query is None else via_query
+        return io.BufferedReader(ObjectReader(self._open(), File.from_value(file), via_query),
+                                 buffer_size)
 
-    def presign(self, file: Any, seconds: int = 3600) -> str:
+    def presign(self, file: Any, seconds: int = 3600, *,
+                via_query: bool | None = None) -> Presigned:
         """A URL, a secret, by which anybody reads this one object for so long, 1 to 3,600 seconds."""
         where, _keep = location(file)
         out = ffi.new("struct lake_presigned *")
-        call(lib.lake_presign_read, self._open(), where, seconds, out)
+        call(self._choose(via_query, lib.lake_presign_read, lib.lake_presign_read_via_query),
+             self._open(), where, seconds, out)
         try:
-            return text(out.url)
+            expires = datetime.datetime.fromtimestamp(out.expires_unix_ms / 1000,
+                                                      datetime.timezone.utc)
+            return Presigned(text(out.url), expires, text(where.uri))
         finally:
             lib.lake_presigned_fini(out)
+
+    def _choose(self, via_query: bool | None, own: Any, query: Any) -> Any:
+        return query if (self._query_only if via_query is None else via_query) else own
 
     # ---- tables
 
@@ -250,6 +288,28 @@ class Client:
         operation = chars(operation_id, "operation_id")
         return _inserted(lambda result: (lib.lake_append_batches, client, name, borrowed.schema,
                                          batches, len(borrowed.batches), operation, result))
+
+    # ---- rows whose answer was lost, with a checkpoint_dir
+
+    def pending_appends(self) -> list[str]:
+        """The operation IDs of rows that were written down and not answered for, oldest first, at
+        most 1,024. Those that are being sent just now are among them."""
+        out = ffi.new("struct lake_pending_appends *")
+        call(lib.lake_pending_append_ids, self._open(), out)
+        try:
+            return [ffi.string(out.operation_ids[i]).decode() for i in range(out.count)]
+        finally:
+            lib.lake_pending_appends_fini(out)
+
+    def resume_append(self, operation_id: str) -> Inserted:
+        """Sends these rows, which are then in their table once, however often they were sent. Rows
+        are never added to another table of the same name: FailedPrecondition."""
+        client, operation = self._open(), chars(operation_id, "operation_id")
+        return _inserted(lambda result: (lib.lake_resume_pending_append, client, operation, result))
+
+    def drop_append(self, operation_id: str) -> None:
+        """Forgets these rows, which may have been added nevertheless."""
+        call(lib.lake_drop_pending_append, self._open(), chars(operation_id, "operation_id"))
 
     # ---- queries
 

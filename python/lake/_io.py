@@ -15,7 +15,7 @@ class ObjectReader(io.RawIOBase):
     """The bytes of one object. Keeps up to 16 MiB of what was read, and reads ahead while reads
     follow each other. The position is shared by the threads that use it, one read at a time."""
 
-    def __init__(self, client: Any, file: File) -> None:
+    def __init__(self, client: Any, file: File, via_query: bool = False) -> None:
         super().__init__()
         self._seekable: Any = None
         self._lock = threading.Lock()
@@ -23,7 +23,8 @@ class ObjectReader(io.RawIOBase):
         self._at = 0
         where, _keep = location(file)
         out = ffi.new("lake_seekable **")
-        call(lib.lake_open_seekable, client, where, out)
+        call(lib.lake_open_seekable_via_query if via_query else lib.lake_open_seekable, client, where,
+             out)
         self._seekable = owned(out[0], lib.lake_seekable_free)
 
     @property

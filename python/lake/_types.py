@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Union
@@ -41,6 +42,35 @@ class File:
         """The FILE value as a dict, to put into an Arrow column."""
         return {"uri": self.uri, "media_type": self.media_type, "size_bytes": self.size,
                 "sha256": self.sha256}
+
+
+class Presigned:
+    """A URL by which anybody reads one object until `expires` (a datetime): a secret. It is in `url`
+    and nowhere else: printing, formatting and pickling do not give it away."""
+
+    __slots__ = ("_about", "_expires", "_url")
+
+    def __init__(self, url: str, expires: datetime.datetime, about: str) -> None:
+        self._url, self._expires, self._about = url, expires, about
+
+    @property
+    def url(self) -> str:
+        """Also for a Range request; no headers are needed."""
+        return self._url
+
+    @property
+    def expires(self) -> datetime.datetime:
+        """Not after the end of the credentials that signed it."""
+        return self._expires
+
+    def __repr__(self) -> str:
+        return f"<lake.Presigned for {self._about} until {self._expires.isoformat()}>"
+
+    def __getstate__(self) -> Any:
+        raise TypeError("a presigned URL is a secret: pass its `url` on if you must")
+
+    def __reduce__(self) -> Any:
+        self.__getstate__()
 
 
 @dataclasses.dataclass(frozen=True)

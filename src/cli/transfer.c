@@ -383,7 +383,8 @@ struct get {
     lake_client *client;
     const char *output; /* a file, a directory, or "-" */
     bool to_directory;
-    bool ranged; /* [start, end) only; end -1: to the object's end */
+    bool ranged;    /* [start, end) only; end -1: to the object's end */
+    bool via_query; /* without credentials of the stage's own */
     int64_t start, end;
     uint64_t count;
     const struct cli_options *options;
@@ -394,10 +395,12 @@ static lake_status copy_to_stdout(const struct get *get, const struct lake_data_
 {
     lake_reader *reader = NULL;
     static char block[1 << 20];
-    lake_status status =
-        get->ranged ? lake_open_range(get->client, location, get->start,
-                                      get->end < 0 ? location->size_bytes : get->end, &reader, err)
-                    : lake_open(get->client, location, &reader, err);
+    int64_t end = get->end < 0 ? location->size_bytes : get->end;
+    lake_status status = get->ranged
+                             ? (get->via_query ? lake_open_range_via_query : lake_open_range)(
+                                   get->client, location, get->start, end, &reader, err)
+                             : (get->via_query ? lake_open_via_query
+                                               : lake_open)(get->client, location, &reader, err);
     for (size_t got = 1; status == LAKE_OK && got > 0;) {
         status = lake_reader_read(reader, block, sizeof(block), &got, err);
         if (status == LAKE_OK && fwrite(block, 1, got, stdout) != got)
@@ -429,8 +432,8 @@ static lake_status fetch_one(struct get *get, const struct lake_data_location *l
     else
         snprintf(path, sizeof(path), "%s", get->output);
     cli_progress_init(&progress, path);
-    lake_status status =
-        lake_download(get->client, location, path, cli_progress_update, &progress, err);
+    lake_status status = (get->via_query ? lake_download_via_query : lake_download)(
+        get->client, location, path, cli_progress_update, &progress, err);
     cli_progress_end(&progress);
     if (status == LAKE_OK && get->options->json)
         print_location(get->options, location);
@@ -520,7 +523,7 @@ static int run_fetch(struct cli_options *options, struct get *get, const char *s
 
 static int run_get(struct cli_options *options, int argc, char **argv)
 {
-    static const char *const names[] = {"o=", "output=", NULL};
+    static const char *const names[] = {"o=", "output=", "via-query", NULL};
     struct get get = {.options = options};
     const char *sql = NULL;
     const char *value = NULL;
@@ -528,6 +531,8 @@ static int run_get(struct cli_options *options, int argc, char **argv)
     for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
         if (which == 0 || which == 1)
             get.output = value;
+        else if (which == 2)
+            get.via_query = true;
         else if (which == CLI_ARGUMENT && sql == NULL)
             sql = value;
         else if (which == CLI_ARGUMENT)
@@ -567,7 +572,7 @@ static bool parse_range(const char *text, struct get *get)
 
 static int run_cat(struct cli_options *options, int argc, char **argv)
 {
-    static const char *const names[] = {"range=", NULL};
+    static const char *const names[] = {"range=", "via-query", NULL};
     struct get get = {.options = options, .output = "-"};
     const char *sql = NULL;
     const char *value = NULL;
@@ -576,7 +581,9 @@ static int run_cat(struct cli_options *options, int argc, char **argv)
         if (which == 0 && !parse_range(value, &get))
             return cli_usage_error(&cli_cat,
                                    "'%s' is no range of bytes: write 0:4096, or 4096:", value);
-        if (which == CLI_ARGUMENT && sql == NULL)
+        if (which == 1)
+            get.via_query = true;
+        else if (which == CLI_ARGUMENT && sql == NULL)
             sql = value;
         else if (which == CLI_ARGUMENT)
             return cli_usage_error(&cli_cat, "unexpected argument %s", value);
@@ -608,12 +615,15 @@ const struct cli_command cli_put = {
 
 const struct cli_command cli_get = {
     "get", "read objects back, verified",
-    "Usage: lake get 'SELECT file_column FROM …' -o FILE|DIRECTORY|-\n"
+    "Usage: lake get 'SELECT file_column FROM …' -o FILE|DIRECTORY|- [--via-query]\n"
     "\n"
     "Reads the objects of the FILE columns that the statement selects. A file appears under its\n"
     "name only when its size and SHA-256 are right. With a directory, or a name that ends in /,\n"
     "every object has a file of its own there. A get that was interrupted leaves what arrived in\n"
     "FILE.part-<digits>, and the same get goes on with it.\n"
+    "\n"
+    "--via-query is for whoever has no credentials of the object storage: Query signs a URL for\n"
+    "each object, and the bytes come from object storage by it.\n"
     "\n"
     "Examples:\n"
     "  lake get 'SELECT video FROM robots.runs WHERE id = 1' -o copy.mp4\n"
@@ -623,10 +633,11 @@ const struct cli_command cli_get = {
 
 const struct cli_command cli_cat = {
     "cat", "write objects, or a range of their bytes, to the standard output",
-    "Usage: lake cat 'SELECT file_column FROM …' [--range START:[END]]\n"
+    "Usage: lake cat 'SELECT file_column FROM …' [--range START:[END]] [--via-query]\n"
     "\n"
     "Writes the objects that the statement selects to the standard output, one after the other;\n"
-    "with --range only the bytes from START up to END, or to the object's end.\n"
+    "with --range only the bytes from START up to END, or to the object's end. --via-query as\n"
+    "for get.\n"
     "\n"
     "Examples:\n"
     "  lake cat 'SELECT video FROM robots.runs WHERE id = 1' | ffprobe -\n"

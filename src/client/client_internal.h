@@ -177,10 +177,17 @@ lake_status client_reader_new(struct storage_store *store, struct lake_str key, 
 lake_status client_reader_begin(lake_reader *reader, struct lake_error *err);
 /* As lake_open, of what follows the first `done_bytes`, which are in `hash` already; takes `hash`,
  * also when it fails. */
-lake_status client_reader_open_behind(lake_client *client,
+lake_status client_reader_open_behind(lake_client *client, bool via_query,
                                       const struct lake_data_location *location, int64_t done_bytes,
                                       struct base_sha256 *hash, lake_reader **out,
                                       struct lake_error *err);
+/* via_query.c: the object as a store of its own, by a URL that ends at `expires_unix_ms`. */
+lake_status client_url_store(lake_client *client, const struct lake_data_location *location,
+                             struct storage_store **out, struct lake_str *key,
+                             int64_t *expires_unix_ms, struct lake_error *err);
+lake_status client_reader_via_query(lake_client *client, const struct lake_data_location *location,
+                                    struct client_reader_part part, lake_reader **out,
+                                    struct lake_error *err);
 /* What comes next, from the reader's own buffer, until the next call; nothing at the verified end.
  */
 lake_status client_reader_block(lake_reader *reader, struct lake_bytes *out,

@@ -20,6 +20,7 @@
 
 struct download {
     lake_client *client;
+    bool via_query;
     const struct lake_data_location *location;
     const char *path;
     char *partial;
@@ -188,8 +189,8 @@ static lake_status fetch(struct download *download, struct lake_error *err)
         base_sha256_free(hash);
         return status;
     }
-    status = client_reader_open_behind(download->client, download->location, download->done_bytes,
-                                       hash, &reader, err);
+    status = client_reader_open_behind(download->client, download->via_query, download->location,
+                                       download->done_bytes, hash, &reader, err);
     if (status == LAKE_OK)
         status = copy(download, reader, err);
     lake_reader_free(reader);
@@ -237,11 +238,13 @@ static lake_status run(struct download *download, struct lake_error *err)
     return status;
 }
 
-lake_status lake_download(lake_client *client, const struct lake_data_location *location,
-                          const char *path, lake_progress progress, void *progress_context,
-                          struct lake_error *err)
+static lake_status download_to(lake_client *client, bool via_query,
+                               const struct lake_data_location *location, const char *path,
+                               lake_progress progress, void *progress_context,
+                               struct lake_error *err)
 {
     struct download download = {.client = client,
+                                .via_query = via_query,
                                 .location = location,
                                 .path = path,
                                 .descriptor = -1,
@@ -249,7 +252,8 @@ lake_status lake_download(lake_client *client, const struct lake_data_location *
                                 .progress_context = progress_context};
     struct lake_str key;
     lake_error_clear(err);
-    lake_status status = client_location_key(client, location, &key, err);
+    lake_status status = via_query ? client_location_check(location, err)
+                                   : client_location_key(client, location, &key, err);
     if (status != LAKE_OK)
         return status;
     download.partial =
@@ -260,4 +264,18 @@ lake_status lake_download(lake_client *client, const struct lake_data_location *
         close(download.descriptor);
     base_free(download.partial);
     return status;
+}
+
+lake_status lake_download(lake_client *client, const struct lake_data_location *location,
+                          const char *path, lake_progress progress, void *progress_context,
+                          struct lake_error *err)
+{
+    return download_to(client, false, location, path, progress, progress_context, err);
+}
+
+lake_status lake_download_via_query(lake_client *client, const struct lake_data_location *location,
+                                    const char *path, lake_progress progress,
+                                    void *progress_context, struct lake_error *err)
+{
+    return download_to(client, true, location, path, progress, progress_context, err);
 }

@@ -303,14 +303,16 @@ void lake_reader_free(lake_reader *reader)
 
 /* ---- for downloads ---- */
 
-lake_status client_reader_open_behind(lake_client *client,
+lake_status client_reader_open_behind(lake_client *client, bool via_query,
                                       const struct lake_data_location *location, int64_t done_bytes,
                                       struct base_sha256 *hash, lake_reader **out,
                                       struct lake_error *err)
 {
     lake_reader *reader = NULL;
-    lake_status status =
-        open_reader(client, location, done_bytes, location->size_bytes, true, &reader, err);
+    struct client_reader_part rest = {done_bytes, location->size_bytes, true, false};
+    lake_status status = via_query ? client_reader_via_query(client, location, rest, &reader, err)
+                                   : open_reader(client, location, done_bytes, location->size_bytes,
+                                                 true, &reader, err);
     if (status != LAKE_OK) {
         base_sha256_free(hash);
         return status;

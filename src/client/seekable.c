@@ -15,8 +15,9 @@
 #define CACHE_BYTES ((int64_t)16 * 1024 * 1024)
 #define AHEAD_BYTES \
     ((int64_t)8 * 1024 * 1024) /* here or on the way, behind where a row of reads is */
-#define MAX_SPANS  64
-#define NEAR_BYTES UNIT_BYTES /* a gap that demuxers skip and is still reading in a row */
+#define MAX_SPANS      64
+#define RENEW_AHEAD_MS ((int64_t)60 * 1000) /* of a URL's end */
+#define NEAR_BYTES     UNIT_BYTES /* a gap that demuxers skip and is still reading in a row */
 
 /* Bytes [start, end) of the object; both are multiples of the unit, but for the object's end. */
 struct span {
@@ -28,6 +29,9 @@ struct span {
 
 struct lake_seekable {
     struct storage_store *store;
+    lake_client *signer; /* by whom the store's URL is renewed; NULL: it does not end */
+    struct lake_data_location location;
+    int64_t renew_unix_ms;
     char *key;
     char version[STORAGE_VERSION_BYTES];
     struct chunk_digests *digests; /* NULL: the object has none */
@@ -51,6 +55,31 @@ static void drop(lake_seekable *seekable, struct span *span)
     *span = seekable->spans[--seekable->span_count];
 }
 
+/* `of_digests` is the store in which the record of the object's chunks is looked for. */
+static lake_status seekable_new(struct storage_store *store, struct storage_store *of_digests,
+                                struct lake_str key, const struct lake_data_location *location,
+                                lake_seekable **out, struct lake_error *err)
+{
+    lake_seekable *seekable = base_calloc_array(1, sizeof(*seekable));
+    if (seekable == NULL)
+        return base_fail_no_memory(err, sizeof(*seekable));
+    seekable->store = storage_store_ref(store);
+    seekable->size = location->size_bytes;
+    seekable->unit = UNIT_BYTES;
+    seekable->key = base_strndup(key.data, key.size);
+    lake_status status = seekable->key == NULL ? base_fail_no_memory(err, key.size)
+                                               : chunk_digests_load(of_digests, key, location,
+                                                                    &seekable->digests, err);
+    if (status != LAKE_OK) {
+        lake_seekable_free(seekable);
+        return status;
+    }
+    if (seekable->digests != NULL)
+        seekable->unit = seekable->digests->chunk_bytes;
+    *out = seekable;
+    return LAKE_OK;
+}
+
 lake_status lake_open_seekable(lake_client *client, const struct lake_data_location *location,
                                lake_seekable **out, struct lake_error *err)
 {
@@ -59,25 +88,76 @@ lake_status lake_open_seekable(lake_client *client, const struct lake_data_locat
     struct lake_str key;
     lake_error_clear(err);
     lake_status status = client_object_open(client, location, &store, &key, &info, err);
+    if (status == LAKE_OK)
+        status = seekable_new(store, store, key, location, out, err);
+    if (status == LAKE_OK)
+        memcpy((*out)->version, info.version, sizeof(info.version));
+    return status;
+}
+
+/* ---- by URLs that Query signs ---- */
+
+static lake_status sign(lake_seekable *seekable, struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct lake_str key;
+    int64_t expires_unix_ms;
+    lake_status status = client_url_store(seekable->signer, &seekable->location, &store, &key,
+                                          &expires_unix_ms, err);
     if (status != LAKE_OK)
         return status;
-    lake_seekable *seekable = base_calloc_array(1, sizeof(*seekable));
-    if (seekable == NULL)
-        return base_fail_no_memory(err, sizeof(*seekable));
-    seekable->store = storage_store_ref(store);
-    seekable->size = location->size_bytes;
-    seekable->unit = UNIT_BYTES;
-    memcpy(seekable->version, info.version, sizeof(info.version));
-    seekable->key = base_strndup(key.data, key.size);
-    status = seekable->key == NULL
-                 ? base_fail_no_memory(err, key.size)
-                 : chunk_digests_load(store, key, location, &seekable->digests, err);
+    storage_store_unref(seekable->store);
+    seekable->store = store;
+    seekable->renew_unix_ms = expires_unix_ms - RENEW_AHEAD_MS;
+    return LAKE_OK;
+}
+
+/* The record beside the object has a URL of its own. */
+static lake_status open_record(lake_client *client, const struct lake_data_location *location,
+                               struct storage_store **out, struct lake_error *err)
+{
+    struct lake_data_location record = *location;
+    struct lake_str key;
+    int64_t expires_unix_ms;
+    record.uri = base_format("%s" CHUNK_RECORD_SUFFIX, location->uri);
+    record.size_bytes = chunk_record_bytes(location->size_bytes);
+    if (record.uri == NULL)
+        return base_fail_no_memory(err, strlen(location->uri));
+    lake_status status = client_url_store(client, &record, out, &key, &expires_unix_ms, err);
+    base_free(record.uri);
+    return status;
+}
+
+lake_status lake_open_seekable_via_query(lake_client *client,
+                                         const struct lake_data_location *location,
+                                         lake_seekable **out, struct lake_error *err)
+{
+    struct storage_store *of_digests = NULL;
+    struct storage_store *store = NULL;
+    struct lake_str key;
+    int64_t expires_unix_ms;
+    uint8_t first;
+    lake_seekable *seekable = NULL;
+    lake_error_clear(err);
+    lake_status status = client_url_store(client, location, &store, &key, &expires_unix_ms, err);
+    if (status == LAKE_OK && location->size_bytes > CHUNK_BYTES)
+        status = open_record(client, location, &of_digests, err);
+    if (status == LAKE_OK && location->size_bytes > 0) /* whether it is there, and so large */
+        status = storage_read_range(store, key, 0, 1, &first, err);
+    if (status == LAKE_OK)
+        status = seekable_new(store, of_digests, key, location, &seekable, err);
+    if (status == LAKE_OK)
+        status =
+            client_location_copy(base_str_of(location->uri), base_str_of(""), location->size_bytes,
+                                 base_str_of(location->sha256_hex), &seekable->location, err);
+    storage_store_unref(of_digests);
+    storage_store_unref(store);
     if (status != LAKE_OK) {
         lake_seekable_free(seekable);
         return status;
     }
-    if (seekable->digests != NULL)
-        seekable->unit = seekable->digests->chunk_bytes;
+    seekable->signer = lake_client_ref(client);
+    seekable->renew_unix_ms = expires_unix_ms - RENEW_AHEAD_MS;
     *out = seekable;
     return LAKE_OK;
 }
@@ -90,6 +170,8 @@ void lake_seekable_free(lake_seekable *seekable)
         drop(seekable, seekable->spans);
     chunk_digests_free(seekable->digests);
     storage_store_unref(seekable->store);
+    lake_client_unref(seekable->signer);
+    lake_data_location_fini(&seekable->location);
     base_free(seekable->key);
     base_free(seekable);
 }
@@ -281,6 +363,11 @@ lake_status lake_seekable_read_at(lake_seekable *seekable, int64_t offset, void 
     size = (size_t)BASE_MIN((uint64_t)size, (uint64_t)(seekable->size - offset));
     int64_t end = offset + (int64_t)size;
     uint8_t *to = buffer;
+    if (seekable->signer != NULL && base_clock_unix_ms() > seekable->renew_unix_ms) {
+        lake_status status = sign(seekable, err);
+        if (status != LAKE_OK)
+            return status;
+    }
     note_row(seekable, offset, end);
     for (int64_t at = offset; at < end;) {
         struct span *span = find(seekable, at);

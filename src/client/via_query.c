@@ -108,48 +108,62 @@ static lake_status check_empty(struct storage_store *store, struct lake_str key,
     return status;
 }
 
-static lake_status open_by_url(lake_client *client, const struct lake_data_location *location,
-                               const char *url, struct client_reader_part part, lake_reader **out,
-                               struct lake_error *err)
+lake_status client_url_store(lake_client *client, const struct lake_data_location *location,
+                             struct storage_store **out, struct lake_str *key,
+                             int64_t *expires_unix_ms, struct lake_error *err)
 {
     struct storage_url_reader *connections;
-    struct storage_store *store = NULL;
+    struct lake_presigned presigned;
     struct lake_str bucket;
-    struct lake_str key;
-    lake_reader *reader = NULL;
-    if (!storage_s3_uri_split(base_str_of(location->uri), &bucket, &key))
-        return lake_fail(err, LAKE_INTERNAL, "the server signed for an object that is not in S3");
-    lake_status status = url_reader(client, &connections, err);
+    lake_status status =
+        lake_presign_read_via_query(client, location, MAX_PRESIGN_S, &presigned, err);
+    if (status != LAKE_OK)
+        return status;
+    *expires_unix_ms = presigned.expires_unix_ms;
+    if (!storage_s3_uri_split(base_str_of(location->uri), &bucket, key))
+        status = lake_fail(err, LAKE_INTERNAL, "the server signed for an object that is not in S3");
     if (status == LAKE_OK)
-        status = storage_url_open(connections, url, bucket, key, (uint64_t)location->size_bytes,
-                                  &store, err);
+        status = url_reader(client, &connections, err);
+    if (status == LAKE_OK)
+        status = storage_url_open(connections, presigned.url, bucket, *key,
+                                  (uint64_t)location->size_bytes, out, err);
+    lake_presigned_fini(&presigned);
+    return status;
+}
+
+lake_status client_reader_via_query(lake_client *client, const struct lake_data_location *location,
+                                    struct client_reader_part part, lake_reader **out,
+                                    struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct lake_str key;
+    int64_t expires_unix_ms;
+    lake_reader *reader = NULL;
+    lake_status status = client_url_store(client, location, &store, &key, &expires_unix_ms, err);
     if (status == LAKE_OK && location->size_bytes == 0)
         status = check_empty(store, key, err);
     if (status == LAKE_OK)
         status = client_reader_new(store, key, "", location, part, &reader, err);
-    if (status == LAKE_OK)
-        status = client_reader_begin(reader, err);
     storage_store_unref(store);
-    if (status != LAKE_OK) {
-        lake_reader_free(reader);
-        return status;
-    }
-    *out = reader;
-    return LAKE_OK;
+    if (status == LAKE_OK)
+        *out = reader;
+    return status;
 }
 
 static lake_status open_via_query(lake_client *client, const struct lake_data_location *location,
                                   struct client_reader_part part, lake_reader **out,
                                   struct lake_error *err)
 {
-    struct lake_presigned presigned;
-    lake_status status =
-        lake_presign_read_via_query(client, location, MAX_PRESIGN_S, &presigned, err);
-    if (status != LAKE_OK)
+    lake_reader *reader = NULL;
+    lake_status status = client_reader_via_query(client, location, part, &reader, err);
+    if (status == LAKE_OK)
+        status = client_reader_begin(reader, err);
+    if (status != LAKE_OK) {
+        lake_reader_free(reader);
         return status;
-    status = open_by_url(client, location, presigned.url, part, out, err);
-    lake_presigned_fini(&presigned);
-    return status;
+    }
+    *out = reader;
+    return LAKE_OK;
 }
 
 lake_status lake_open_via_query(lake_client *client, const struct lake_data_location *location,

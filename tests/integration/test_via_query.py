@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
 from credential_services import Services  # noqa: E402
 from lake_server import BUILD, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
-from server import FaultServer  # noqa: E402
+from server import FaultServer, content  # noqa: E402
 
 MIB = 1024 * 1024
 DATA = random.Random(81).randbytes(17 * MIB + 5)  # three ranges
@@ -56,13 +56,15 @@ def principals(path):
             "LAKE_METADATA_AUTH_TOKEN_FILE": str(path.parent / "query")}
 
 
-def read(server, call, location, *numbers, token=None):
+def read(server, call, location, *numbers, token=None, pause=None):
     """By a client that has no AWS credentials and no endpoint in its environment."""
     env = {key: value for key, value in clean_environment({
         "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
         "no_proxy": "127.0.0.1"}).items() if key not in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE")}
     if token is not None:
         env["VIA_QUERY_TOKEN"] = token
+    if pause is not None:
+        env["VIA_QUERY_PAUSE"] = str(pause)
     done = subprocess.run(
         [str(BUILD / "tests" / "via_query_tool"), server.address, call, location["uri"],
          str(location["size_bytes"]), location["sha256"], *map(str, numbers)],
@@ -127,6 +129,61 @@ def test_a_client_without_credentials_reads_objects_and_ranges(lake, location, t
     assert done.returncode == 0 and done.stdout == b"", done.stderr
 
 
+def test_a_client_without_credentials_seeks_in_verified_objects(s3, lake, tmp_path):
+    data = DATA[:5 * MIB + 3]
+    where = put(lake, tmp_path / "file", data)
+    size = len(data)
+    for start, end in ((0, 1), (4 * MIB - 5, 4 * MIB + 70_000), (size - 9, size), (size - 5, size + 5)):
+        done = read(lake, "seek", where, start, end, token="token-of-ann")
+        assert (done.returncode, done.stdout) == (0, data[start:end]), done.stderr
+        assert done.stderr == "verified\n"
+    flipped = bytearray(data)
+    flipped[MIB] ^= 1
+    s3.boto3().put_object(Bucket=BUCKET, Key=key_of(where), Body=bytes(flipped))
+    assert_fails(read(lake, "seek", where, MIB - 5, MIB + 5, token="token-of-ann"), "DATA_LOSS")
+    s3.boto3().delete_object(Bucket=BUCKET, Key=key_of(where) + ".chunks")
+    done = read(lake, "seek", where, 5, 9, token="token-of-ann")
+    assert (done.returncode, done.stdout, done.stderr) == (0, data[5:9], "")
+    s3.boto3().put_object(Bucket=BUCKET, Key=key_of(where), Body=data[:-1])
+    assert_fails(read(lake, "seek", where, 5, 9, token="token-of-ann"), "DATA_LOSS")
+    for token, code in (("token-of-bob", "PERMISSION_DENIED"), ("no", "UNAUTHENTICATED")):
+        assert_fails(read(lake, "seek", where, 5, 9, token=token), code)
+    empty, small = put(lake, tmp_path / "empty", b""), put(lake, tmp_path / "small", b"abc")
+    assert read(lake, "seek", empty, 0, 5, token="token-of-ann").stdout == b""
+    done = read(lake, "seek", small, 1, 9, token="token-of-ann")
+    assert (done.stdout, done.stderr) == (b"bc", "verified\n")
+
+
+def test_get_and_cat_without_credentials(s3, lake, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(b"some " + b"word" + DATA)
+    data = source.read_bytes()
+    token = ("--token-file", lake.token_file)
+    lake.run("table", "create", "lab.runs", "--column", "id:int64", "--column", "f:FILE", *token)
+    lake.run("put", "--into", "lab.runs", "--set", "id=1", "--file", f"f={source}", *token,
+             env=credentials())
+    none = {"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+            "AWS_EC2_METADATA_DISABLED": "true", "no_proxy": "127.0.0.1"}
+    select = "SELECT f FROM lab.runs"
+    done = lake.run("get", select, "-o", copy, *token, env=none, check=False)
+    assert done.returncode == 1 and "no AWS credentials" in done.stderr
+    # One that was killed goes on where it was.
+    done = lake.run("get", select, "-o", copy, "--via-query", *token, check=False,
+                    env={**none, "LAKE_FAULT": "client.download.block:2:kill"})
+    assert done.returncode == -9 and not copy.exists()
+    [partial] = tmp_path.glob("copy.part-*")
+    assert 0 < partial.stat().st_size < len(data)
+    lake.run("get", select, "-o", copy, "--via-query", *token, env=none)
+    assert copy.read_bytes() == data and list(tmp_path.glob("copy.part-*")) == []
+    done = lake.run("cat", select, "--via-query", "--range", "5:9", *token, env=none)
+    assert done.stdout == "word"
+    uri = json.loads(lake.run("sql", "SELECT f.uri AS uri FROM lab.runs", "--json", *token).stdout)
+    s3.boto3().put_object(Bucket=BUCKET, Key=key_of(uri[0]), Body=data[:-1] + bytes([data[-1] ^ 1]))
+    done = lake.run("get", select, "-o", tmp_path / "bad", "--via-query", *token, env=none,
+                    check=False)
+    assert done.returncode == 1 and "SHA-256" in done.stderr and not (tmp_path / "bad").exists()
+
+
 def test_query_signs_urls_for_1_to_3600_seconds(lake, location):
     for seconds in (1, 3600):
         done = read(lake, "presign", location, seconds, token="token-of-ann")
@@ -179,14 +236,33 @@ def test_missing_and_damaged_objects_are_told(s3, lake, tmp_path):
     assert_fails(read(lake, "range", where, 0, 5, token="token-of-ann"), "NOT_FOUND")
 
 
+def from_container(stage, services):
+    return {"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+            "AWS_EC2_METADATA_DISABLED": "true", "no_proxy": "127.0.0.1",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": services.url + "/container",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN": "container-auth",
+            "AWS_ENDPOINT_URL_S3": stage.endpoint, "LAKE_S3_BUCKET": BUCKET}
+
+
+def test_what_is_open_outlives_its_url(tmp_path):
+    """The first URL ends with its credentials, a minute on, and is replaced that long before."""
+    key = "objects/tenants/development/x"
+    with FaultServer({"objects": {key: 300_000}}) as stage, \
+            Services(lives=[62, 3600]) as services, \
+            LakeServer(tmp_path / "data", from_container(stage, services)) as server:
+        data = content(key, 300_000)
+        where = {"uri": f"s3://{BUCKET}/{key}", "size_bytes": len(data),
+                 "sha256": hashlib.sha256(data).hexdigest()}
+        done = read(server, "seek", where, 200_000, 200_099, pause=3)
+        assert (done.returncode, done.stdout) == (0, data[200_000:200_099]), done.stderr
+        signers = [r["signer"] for r in stage.requests if r["op"] == "get" and r["key"] == key]
+        assert signers[0] != signers[-1], signers
+
+
 def test_case_O07_urls_that_query_signs_end_with_its_credentials(tmp_path):
     """Ten minutes, though an hour is asked for; less than that as asked."""
     with FaultServer({}) as stage, Services(lives=[600]) as services:
-        env = {"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
-               "AWS_EC2_METADATA_DISABLED": "true", "no_proxy": "127.0.0.1",
-               "AWS_CONTAINER_CREDENTIALS_FULL_URI": services.url + "/container",
-               "AWS_CONTAINER_AUTHORIZATION_TOKEN": "container-auth",
-               "AWS_ENDPOINT_URL_S3": stage.endpoint, "LAKE_S3_BUCKET": BUCKET}
+        env = from_container(stage, services)
         where = {"uri": f"s3://{BUCKET}/objects/tenants/development/x", "size_bytes": 1, "sha256": "0" * 64}
         with LakeServer(tmp_path / "data", env) as server:
             for asked, least, most in ((3600, 500, 600), (60, 50, 61)):

@@ -1,14 +1,22 @@
 """The Python package against a running Lake whose objects are in S3."""
 
 import contextlib
+import copy
+import datetime
 import gc
 import hashlib
 import io
+import json
 import os
 import pathlib
+import pickle
+import pprint
+import re
 import subprocess
 import sys
 import threading
+import traceback
+import urllib.request
 import zipfile
 
 import av
@@ -19,6 +27,8 @@ import pyarrow as pa
 import pytest
 
 import lake
+from lake_server import LakeServer
+from redaction import assert_none
 from s3_servers import BUCKET
 
 MIB = 1 << 20
@@ -339,6 +349,119 @@ def test_arrow_data_is_appended_once_by_its_operation_id(client):
 # ---- queries ---------------------------------------------------------------------------------------
 
 
+def test_rows_whose_answer_was_lost_are_pending_and_resumed(tmp_path):
+    schema = pa.schema([pa.field("id", pa.int64())])
+    rows = pa.table({"id": [1, 2, 3]}, schema=schema)
+    marks = tmp_path / "marks"
+    with LakeServer(tmp_path / "data") as server:
+        address = server.address
+        client = lake.connect(address, checkpoint_dir=marks, timeout=5)
+        client.create_table("lab.t", schema)
+        assert client.pending_appends() == []
+        client.append("lab.t", rows)
+        assert client.pending_appends() == []
+    lost = []
+    for _ in range(3):
+        with pytest.raises(lake.OutcomeUnknown) as caught:
+            client.append("lab.t", rows)
+        lost.append(caught.value.operation_id)
+    client.close()
+    with LakeServer(tmp_path / "data", listen=address), \
+            lake.connect(address, checkpoint_dir=marks) as client:
+        assert client.pending_appends() == sorted(lost)
+        done = client.resume_append(lost[1])
+        assert (done.version, done.rows, done.operation_id, done.replayed) == (3, 3, lost[1], False)
+        client.drop_append(lost[0])
+        assert client.pending_appends() == [lost[2]]
+        client.drop("lab.t")
+        client.create_table("lab.t", schema)
+        with pytest.raises(lake.FailedPrecondition, match="created again"):
+            client.resume_append(lost[2])
+        with pytest.raises(lake.NotFound):
+            client.resume_append(lost[2])
+        assert client.query("SELECT count(*) AS n FROM lab.t").table().to_pylist() == [{"n": 0}]
+        with lake.connect(address) as other, pytest.raises(lake.FailedPrecondition):
+            other.pending_appends()
+
+
+# ---- without credentials of the object storage -----------------------------------------------------
+
+
+def test_query_only_clients_read_by_urls_that_query_signs(server, s3, client, tmp_path, noise,
+                                                          video, monkeypatch):
+    file, clip = client.put(io.BytesIO(noise)), client.put(video)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with lake.connect(server.address) as plain:
+        with pytest.raises(lake.Unauthenticated):
+            plain.read(file)
+        assert plain.read(file, via_query=True) == noise
+    with lake.connect_query_only(server.address) as reader:
+        assert reader.read(file) == noise
+        assert reader.read(file, 5, MIB) == noise[5:MIB]
+        reader.get(file, tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == noise
+        assert urllib.request.urlopen(reader.presign(file, 60).url).read() == noise
+        with reader.open(file) as opened:
+            assert opened.raw.verified
+            opened.seek(-100, 2)
+            assert opened.read() == noise[-100:]
+        with reader.open(clip) as opened, av.open(opened) as remote, av.open(str(video)) as local:
+            one, other = ([frame.to_ndarray().tobytes() for frame in container.decode(video=0)]
+                          for container in (remote, local))
+            assert one == other and len(one) == 240
+        with pytest.raises(lake.FailedPrecondition, match="queries only"):
+            reader.put(io.BytesIO(b"x"))
+        with pytest.raises(lake.FailedPrecondition):
+            reader.read(file, via_query=False)
+        damaged = bytearray(noise)
+        damaged[5 * MIB] ^= 1
+        s3.boto3().put_object(Bucket=BUCKET, Key=file.uri.removeprefix(f"s3://{BUCKET}/"),
+                              Body=bytes(damaged))
+        with pytest.raises(lake.DataLoss):
+            reader.read(file)
+        with reader.open(file) as opened, pytest.raises(lake.DataLoss):
+            opened.seek(5 * MIB - 5)
+            opened.read(10)
+
+
+def test_nothing_that_can_be_printed_or_pickled_gives_a_secret_away(server, client):
+    token = "token/+" + "0123456789abcdef" * 2
+    secret_client = lake.connect(server.address, token=token)
+    file = client.put(io.BytesIO(b"abc"))
+    url = client.presign(file, 60)
+    signature = re.search("X-Amz-Signature=([0-9a-f]+)", url.url).group(1)
+    assert 0 < (url.expires - datetime.datetime.now(datetime.timezone.utc)).total_seconds() < 61
+    caught = []
+    for wrong in (lambda: lake.connect("127.0.0.1:1", token=token, timeout=0.5),
+                  lambda: lake.connect(server.address, token=token + "\n"),
+                  lambda: secret_client.presign(lake.File("s3://x/y", "a/b", 1, "0" * 64)),
+                  lambda: secret_client.query("SELECT no"),
+                  lambda: secret_client.read(lake.File(url.url, "a/b", 1, "0" * 64))):
+        try:
+            wrong()
+        except Exception as error:
+            caught += [error, *error.args, vars(error),
+                       "".join(traceback.format_exception(error, chain=True))]
+    assert len(caught) >= 12
+    with client.open(file) as opened:
+        things = [secret_client, url, file, opened, opened.raw, *caught, client.describe]
+        printed = [how(thing) for thing in things for how in (
+            str, repr, "{}".format, "{!r}".format, ascii, pprint.pformat,
+            lambda thing: "%s %r" % (thing, thing), lambda thing: json.dumps(thing, default=repr),
+            lambda thing: repr(dir(thing)), lambda thing: repr(getattr(thing, "__dict__", "")))]
+        for thing in things:
+            for how in (pickle.dumps, copy.deepcopy, lambda thing: thing.__getstate__()):
+                try:
+                    printed.append(repr(how(thing)))
+                except (TypeError, AttributeError, NotImplementedError, ValueError):
+                    pass
+    with pytest.raises(TypeError, match="secret"):
+        pickle.dumps(url)
+    assert_none([token, signature], *printed)
+    secret_client.close()
+
+
 def test_results_go_into_any_arrow_library(client):
     result = client.query("SELECT range AS n FROM range(100000)")
     total = duckdb.sql("SELECT sum(n), count(*) FROM result").fetchall()
@@ -453,7 +576,7 @@ def test_nothing_is_left_of_what_was_closed_or_dropped(server, noise):
         rss = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), rss
 
-    for _ in range(5):
+    for _ in range(15):  # until the pools of gRPC and Arrow have their size
         round_trip()
     before = held()
     for _ in range(25):

@@ -1,6 +1,6 @@
 /* libs: client */
 /*
- * via_query_tool HOST:PORT presign|open|range URI SIZE SHA256 [SECONDS | START END]
+ * via_query_tool HOST:PORT presign|open|range|seek URI SIZE SHA256 [SECONDS | START END]
  * A query-only client with the token in VIA_QUERY_TOKEN and the certificate authorities in the file
  * VIA_QUERY_CA, if there are any. Prints the URL and when
  * it ends, or the bytes; else, to stderr, the error, and ends with 1.
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* NULL: none. */
 static char *read_ca(void)
@@ -46,6 +47,31 @@ static lake_status print_bytes(lake_reader *reader, struct lake_error *error)
     return status;
 }
 
+/* The first byte, and after VIA_QUERY_PAUSE seconds [start, end); "verified" to stderr when it is.
+ */
+static lake_status seek(lake_client *client, const struct lake_data_location *location,
+                        int64_t start, int64_t end, struct lake_error *error)
+{
+    lake_seekable *seekable = NULL;
+    size_t got = 0;
+    const char *pause = getenv("VIA_QUERY_PAUSE");
+    char *bytes = malloc((size_t)(end - start) + 1);
+    lake_status status = lake_open_seekable_via_query(client, location, &seekable, error);
+    if (status == LAKE_OK && pause != NULL) {
+        status = lake_seekable_read_at(seekable, 0, bytes, 1, &got, error);
+        (void)sleep((unsigned)strtoul(pause, NULL, 10));
+    }
+    if (status == LAKE_OK)
+        status = lake_seekable_read_at(seekable, start, bytes, (size_t)(end - start), &got, error);
+    if (status == LAKE_OK)
+        (void)fwrite(bytes, 1, got, stdout);
+    if (status == LAKE_OK && lake_seekable_is_verified(seekable))
+        (void)fputs("verified\n", stderr);
+    lake_seekable_free(seekable);
+    free(bytes);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct lake_error error = {0};
@@ -69,6 +95,9 @@ int main(int argc, char **argv)
     else if (status == LAKE_OK && strcmp(argv[2], "range") == 0 && argc == 8)
         status = lake_open_range_via_query(client, &location, strtoll(argv[6], NULL, 10),
                                            strtoll(argv[7], NULL, 10), &reader, &error);
+    else if (status == LAKE_OK && strcmp(argv[2], "seek") == 0 && argc == 8)
+        status =
+            seek(client, &location, strtoll(argv[6], NULL, 10), strtoll(argv[7], NULL, 10), &error);
     if (status == LAKE_OK && reader != NULL)
         status = print_bytes(reader, &error);
     if (status != LAKE_OK)

@@ -23,7 +23,7 @@ static lake_client *connect_durably(struct durable *durable, bool query_only)
     struct lake_connect_options options = LAKE_CONNECT_OPTIONS_INIT;
     lake_client *client = NULL;
     options.upload_checkpoint_dir = durable->marks;
-    options.timeout_ms = 5000;
+    options.timeout_ms = 60000;
     options.bearer_token = TOKEN; /* which a server on loopback without principals takes */
     OK(durable->fixture, (query_only ? lake_connect_query_only : lake_connect)(
                              durable->fixture->address, &options, &client, &durable->fixture->err));
