@@ -449,7 +449,8 @@ class FaultServer(http.server.ThreadingHTTPServer):
                 "range": handler.headers.get("Range"),
                 "token": handler.headers.get("x-amz-security-token"),
                 "signer": handler.signer, "region": handler.region,
-                "part": handler.query.get("partNumber")})
+                "part": handler.query.get("partNumber"),
+                "url_signature": handler.query.get("X-Amz-Signature")})
 
 
 def load(path):
