@@ -10,6 +10,7 @@
 #define MAX_GLOBAL_BUFFERS   (1U << 16)
 #define MAX_METADATA_BYTES   ((uint64_t)1 << 30)
 #define MAX_ARENA_BYTES      ((size_t)4 << 30)
+#define ARENA_BYTES          4096 /* that it takes, however little is in it */
 #define BUFFER_ALIGNMENT     64
 #define MAX_STATISTICS_BYTES ((uint64_t)256 << 20)
 #define MAX_PAGE_ROWS        ((uint64_t)1 << 40)
@@ -447,7 +448,7 @@ lake_status lance_file_open(struct storage_store *store, struct lake_str key, ui
         status = base_fail_no_memory(err, key.size);
         goto out;
     }
-    file->memory_bytes = sizeof(*file) + key.size;
+    file->memory_bytes = sizeof(*file) + ARENA_BYTES + key.size;
     status = parse_file(file, &tail, err);
     if (status != LAKE_OK)
         status = lake_fail_wrap(err, status, "data file %.*s cannot be opened", LAKE_STR_FMT(key));
