@@ -99,6 +99,25 @@ static bool cache_key_of(const struct lance_dataset *dataset, const struct lance
 lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
                                     struct lance_file **out, struct lake_error *err)
 {
+    struct lance_tail none = {NULL, 0};
+    return lance_dataset_open_file_by(dataset, file, &none, out, err);
+}
+
+bool lance_dataset_has_file(const struct lance_dataset *dataset, const struct lance_place *place)
+{
+    char cache_key[CACHE_KEY_BYTES];
+    struct lance_file *file = NULL;
+    if (cache_key_of(dataset, place, cache_key)) {
+        file = lance_cache_get(dataset->cache, LANCE_CACHED_FILE, cache_key);
+    }
+    lance_file_unref(file);
+    return file != NULL;
+}
+
+lake_status lance_dataset_open_file_by(struct lance_dataset *dataset, const LancePb__DataFile *file,
+                                       struct lance_tail *tail, struct lance_file **out,
+                                       struct lake_error *err)
+{
     char cache_key[CACHE_KEY_BYTES];
     struct lance_place place;
     struct lance_file *opened = NULL;
@@ -113,8 +132,8 @@ lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb
             return LAKE_OK;
         }
     }
-    status =
-        lance_file_open(place.store, base_str_of(place.key), file->file_size_bytes, &opened, err);
+    status = lance_file_open_by(place.store, base_str_of(place.key), file->file_size_bytes, tail,
+                                &opened, err);
     if (status == LAKE_NOT_FOUND) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS,
                               "the data file %s, which version %" PRIu64 " refers to, is gone",

@@ -16,6 +16,16 @@ struct lance_file;
 /* `size_bytes` 0: asked from the store. */
 lake_status lance_file_open(struct storage_store *store, struct lake_str key, uint64_t size_bytes,
                             struct lance_file **out, struct lake_error *err);
+/* The last LANCE_TAIL_BYTES of a file, or all that it has: what opening it reads first. */
+#define LANCE_TAIL_BYTES ((size_t)64 << 10)
+struct lance_tail {
+    uint8_t *data; /* NULL: not here */
+    size_t size;
+};
+/* The same by a tail that is here already, which is taken. */
+lake_status lance_file_open_by(struct storage_store *store, struct lake_str key,
+                               uint64_t size_bytes, struct lance_tail *tail,
+                               struct lance_file **out, struct lake_error *err);
 struct lance_file *lance_file_ref(struct lance_file *file);
 void lance_file_unref(struct lance_file *file);
 uint64_t lance_file_row_count(const struct lance_file *file);

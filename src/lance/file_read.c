@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define FOOTER_BYTES         40
-#define TAIL_BYTES           (64U << 10)
 #define MAX_COLUMNS          (LANCE_MAX_FIELDS * 4)
 #define MAX_GLOBAL_BUFFERS   (1U << 16)
 #define MAX_METADATA_BYTES   ((uint64_t)1 << 30)
@@ -399,8 +398,12 @@ static lake_status read_tail(struct lance_file *file, struct tail *tail, struct 
     if (file->size_bytes < FOOTER_BYTES)
         return lake_fail(err, LAKE_DATA_LOSS, "%llu bytes are too few for a Lance file",
                          (unsigned long long)file->size_bytes);
-    tail->size = (size_t)BASE_MIN(file->size_bytes, (uint64_t)TAIL_BYTES);
-    tail->start = file->size_bytes - tail->size;
+    size_t size = (size_t)BASE_MIN(file->size_bytes, (uint64_t)LANCE_TAIL_BYTES);
+    tail->start = file->size_bytes - size;
+    if (tail->data != NULL && tail->size == size)
+        return LAKE_OK;
+    base_free(tail->data);
+    tail->size = size;
     tail->data = base_alloc(tail->size);
     if (tail->data == NULL)
         return base_fail_no_memory(err, tail->size);
@@ -432,10 +435,41 @@ static lake_status parse_file(struct lance_file *file, struct tail *tail, struct
 lake_status lance_file_open(struct storage_store *store, struct lake_str key, uint64_t size_bytes,
                             struct lance_file **out, struct lake_error *err)
 {
-    struct tail tail = {0};
+    struct lance_tail none = {NULL, 0};
+    return lance_file_open_by(store, key, size_bytes, &none, out, err);
+}
+
+/* Opening a small file has read all of it, which a far store need not be asked for again. */
+static void keep_whole(struct lance_file *file, struct tail *tail)
+{
+    if (tail->start > 0 || tail->size > LANCE_TAIL_BYTES || !storage_can_fetch(file->store))
+        return;
+    file->whole = tail->data;
+    file->memory_bytes += tail->size;
+    tail->data = NULL;
+}
+
+lake_status lance_file_read_range(struct lance_file *file, uint64_t offset, size_t size_bytes,
+                                  uint8_t *out, struct lake_error *err)
+{
+    if (file->whole == NULL || size_bytes > file->size_bytes ||
+        offset > file->size_bytes - size_bytes)
+        return storage_read_range(file->store, file->key, offset, size_bytes, out, err);
+    memcpy(out, file->whole + offset, size_bytes);
+    return LAKE_OK;
+}
+
+lake_status lance_file_open_by(struct storage_store *store, struct lake_str key,
+                               uint64_t size_bytes, struct lance_tail *given,
+                               struct lance_file **out, struct lake_error *err)
+{
+    struct tail tail = {.data = given->data, .size = given->size};
     struct lance_file *file = base_calloc_array(1, sizeof(*file));
-    if (file == NULL)
+    *given = (struct lance_tail){NULL, 0};
+    if (file == NULL) {
+        base_free(tail.data);
         return base_fail_no_memory(err, sizeof(*file));
+    }
     file->reference_count = 1;
     file->store = storage_store_ref(store);
     file->size_bytes = size_bytes;
@@ -453,6 +487,8 @@ lake_status lance_file_open(struct storage_store *store, struct lake_str key, ui
     if (status != LAKE_OK)
         status = lake_fail_wrap(err, status, "data file %.*s cannot be opened", LAKE_STR_FMT(key));
     file->memory_bytes += file->column_count * sizeof(*file->columns);
+    if (status == LAKE_OK)
+        keep_whole(file, &tail);
 out:
     base_free(tail.data);
     if (status == LAKE_OK)
@@ -478,6 +514,7 @@ void lance_file_unref(struct lance_file *file)
     }
     storage_store_unref(file->store);
     base_arena_free(file->arena);
+    base_free(file->whole);
     base_free(file);
 }
 
@@ -489,8 +526,7 @@ static lake_status read_zones(struct lance_file *file, const struct lance_file_c
     uint8_t *bytes = base_alloc(size);
     if (bytes == NULL)
         return base_fail_no_memory(err, size);
-    lake_status status =
-        storage_read_range(file->store, file->key, column->statistics_offset, size, bytes, err);
+    lake_status status = lance_file_read_range(file, column->statistics_offset, size, bytes, err);
     if (status == LAKE_OK)
         status = lance_zones_parse((struct lake_bytes){bytes, size}, column->row_count, out, err);
     base_free(bytes);

@@ -53,7 +53,12 @@ struct lance_file {
     uint32_t column_count;
     uint64_t descriptor_offset; /* of what the file says of its own columns */
     size_t descriptor_bytes;
+    uint8_t *whole; /* NULL, or all its bytes: of a small file in a far store */
 };
+
+/* Bytes of the file, from memory if they are there. */
+lake_status lance_file_read_range(struct lance_file *file, uint64_t offset, size_t size_bytes,
+                                  uint8_t *out, struct lake_error *err);
 
 /* The page that holds `row`. Pages without rows are never it. */
 size_t lance_find_page(const struct lance_file_column *column, uint64_t row);

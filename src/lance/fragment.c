@@ -45,17 +45,45 @@ static int find_field(const LancePb__DataFragment *fragment, int32_t id, int32_t
     return -1;
 }
 
+static bool holds(const LancePb__DataFragment *fragment, size_t index,
+                  const struct lance_field *field)
+{
+    int32_t column;
+    if (find_field(fragment, field->id, &column) == (int)index) {
+        return true;
+    }
+    for (size_t i = 0; field->kind != LANCE_NODE_LEAF && i < field->child_count; i++) {
+        if (holds(fragment, index, &field->children[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lance_fragment_file_holds(const LancePb__DataFragment *fragment, size_t index,
+                               const struct lance_field *const *fields, size_t field_count)
+{
+    for (size_t i = 0; i < field_count; i++) {
+        if (holds(fragment, index, fields[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The fragment's data file `index`, opened once. */
 static lake_status open_file(struct lance_dataset *dataset, size_t fragment_index, size_t index,
-                             struct lance_open_fragment *opened, struct lance_file **out,
-                             struct lake_error *err)
+                             struct lance_open_fragment *opened, struct lance_tail *tails,
+                             struct lance_file **out, struct lake_error *err)
 {
     const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[fragment_index];
     uint64_t rows = dataset->fragment_rows[fragment_index];
     lake_status status = LAKE_OK;
     if (opened->files[index] == NULL) {
-        status =
-            lance_dataset_open_file(dataset, fragment->files[index], &opened->files[index], err);
+        struct lance_tail none = {NULL, 0};
+        status = lance_dataset_open_file_by(dataset, fragment->files[index],
+                                            tails == NULL ? &none : &tails[index],
+                                            &opened->files[index], err);
     }
     if (status == LAKE_OK && lance_file_row_count(opened->files[index]) != rows) {
         return lake_fail(err, LAKE_DATA_LOSS,
@@ -74,6 +102,7 @@ struct locator {
     struct lance_dataset *dataset;
     size_t fragment_index;
     struct lance_open_fragment *opened;
+    struct lance_tail *tails; /* NULL: none is here */
     struct lance_column_source *next;
     bool stored;
 };
@@ -89,7 +118,7 @@ static lake_status locate(struct locator *locator, const struct lance_field *fie
     lake_status status = LAKE_OK;
     if (index >= 0) {
         status = open_file(locator->dataset, locator->fragment_index, (size_t)index,
-                           locator->opened, &source->file, err);
+                           locator->opened, locator->tails, &source->file, err);
         locator->stored = true;
     }
     for (size_t i = 0;
@@ -101,7 +130,8 @@ static lake_status locate(struct locator *locator, const struct lance_field *fie
 
 static lake_status open_column(struct lance_dataset *dataset, size_t fragment_index,
                                const struct lance_field *field, size_t index,
-                               struct lance_open_fragment *opened, struct lake_error *err)
+                               struct lance_tail *tails, struct lance_open_fragment *opened,
+                               struct lake_error *err)
 {
     size_t nodes = lance_field_node_count(field);
     opened->sources[index] = base_calloc_array(nodes + 1, sizeof(struct lance_column_source));
@@ -111,6 +141,7 @@ static lake_status open_column(struct lance_dataset *dataset, size_t fragment_in
     struct locator locator = {.dataset = dataset,
                               .fragment_index = fragment_index,
                               .opened = opened,
+                              .tails = tails,
                               .next = opened->sources[index]};
     lake_status status = locate(&locator, field, err);
     opened->stored[index] = locator.stored;
@@ -120,6 +151,14 @@ static lake_status open_column(struct lance_dataset *dataset, size_t fragment_in
 lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_index,
                                 const struct lance_field *const *fields, size_t field_count,
                                 struct lance_open_fragment **out, struct lake_error *err)
+{
+    return lance_fragment_open_by(dataset, fragment_index, fields, field_count, NULL, out, err);
+}
+
+lake_status lance_fragment_open_by(struct lance_dataset *dataset, size_t fragment_index,
+                                   const struct lance_field *const *fields, size_t field_count,
+                                   struct lance_tail *tails, struct lance_open_fragment **out,
+                                   struct lake_error *err)
 {
     struct lance_open_fragment *opened = base_calloc_array(1, sizeof(*opened));
     if (opened == NULL) {
@@ -137,7 +176,7 @@ lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_i
         status = lance_dataset_open_deletions(dataset, fragment_index, &opened->deletions, err);
     }
     for (size_t i = 0; status == LAKE_OK && i < field_count; i++) {
-        status = open_column(dataset, fragment_index, fields[i], i, opened, err);
+        status = open_column(dataset, fragment_index, fields[i], i, tails, opened, err);
     }
     if (status != LAKE_OK) {
         lance_open_fragment_unref(opened);

@@ -117,8 +117,8 @@ lake_status lance_page_read_at(struct lance_leaf_reader *reader, size_t buffer, 
     if (reader->ahead != NULL)
         return lance_read_ahead_read(reader->ahead, reader->file, page->offsets[buffer] + offset,
                                      size_bytes, out, err);
-    return storage_read_range(reader->file->store, reader->file->key,
-                              page->offsets[buffer] + offset, size_bytes, out, err);
+    return lance_file_read_range(reader->file, page->offsets[buffer] + offset, size_bytes, out,
+                                 err);
 }
 
 void *lance_page_alloc(struct lance_leaf_reader *reader, uint64_t count, size_t item_bytes)
@@ -351,7 +351,7 @@ lake_status lance_leaf_reader_want(struct lance_leaf_reader *reader, struct lanc
     lake_status status = LAKE_OK;
     uint64_t all = reader->column->row_count;
     uint64_t end = start + BASE_MIN(count, all - BASE_MIN(start, all));
-    if (!storage_can_fetch(reader->file->store))
+    if (reader->file->whole != NULL || !storage_can_fetch(reader->file->store))
         return LAKE_OK;
     reader->ahead = ahead;
     while (status == LAKE_OK && start < end) {

@@ -226,6 +226,7 @@ void lance_scan_free(struct lance_scan *scan)
     if (scan == NULL) {
         return;
     }
+    lance_scan_drop_tails(scan);
     for (size_t i = 0; scan->slots != NULL && i < scan->fragment_count; i++) {
         lance_open_fragment_unref(scan->slots[i].opened);
     }

@@ -20,6 +20,15 @@ struct scan_column {
     size_t predicate_count;
 };
 
+#define LANCE_MAX_TAILS 16
+
+/* The tail of a file of a fragment that some task will open, on its way. */
+struct coming_tail {
+    size_t fragment, file;
+    struct lance_tail tail;
+    struct storage_fetch *fetch;
+};
+
 struct fragment_slot {
     struct lance_open_fragment *opened;
     uint64_t tasks_left;
@@ -46,6 +55,9 @@ struct lance_scan {
     _Atomic uint64_t next_task;
     pthread_mutex_t mutex; /* guards slots; not held across I/O */
     struct fragment_slot *slots;
+    struct coming_tail tails[LANCE_MAX_TAILS]; /* with the mutex, like the next two */
+    size_t tail_count;
+    size_t tails_until; /* of fragments below it tails were asked for, where they are needed */
     struct lance_candidates candidates; /* that indices name */
     struct lance_read_counters counters;
     struct lance_ahead_budget ahead;
@@ -86,6 +98,15 @@ struct lance_task {
     struct lance_run *runs;
     struct lance_picked picked;
 };
+
+/* ---- scan_tails.c ---- */
+
+/* The fragment's files, by tails that were asked for while others were read; asks for those of the
+ * fragments that follow. */
+lake_status lance_scan_open_fragment(struct lance_scan *scan, size_t index,
+                                     struct lance_open_fragment **out, struct lake_error *err);
+/* Cancels what is on its way. */
+void lance_scan_drop_tails(struct lance_scan *scan);
 
 /* ---- scan_candidates.c ---- */
 

@@ -32,8 +32,7 @@ static lake_status acquire_fragment(struct lance_scan *scan, size_t index,
         *out = opened;
         return LAKE_OK;
     }
-    lake_status status =
-        lance_fragment_open(scan->dataset, index, scan->fields, scan->column_count, &opened, err);
+    lake_status status = lance_scan_open_fragment(scan, index, &opened, err);
     if (status != LAKE_OK) {
         return status;
     }

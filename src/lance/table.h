@@ -295,6 +295,12 @@ lake_status lance_dataset_place_deletions(const struct lance_dataset *dataset,
 /* A data file of the dataset through the cache; a missing one is DATA_LOSS. */
 lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
                                     struct lance_file **out, struct lake_error *err);
+/* The same by its tail, which is taken when the cache has not the file itself. */
+lake_status lance_dataset_open_file_by(struct lance_dataset *dataset, const LancePb__DataFile *file,
+                                       struct lance_tail *tail, struct lance_file **out,
+                                       struct lake_error *err);
+/* Whether the cache has it. */
+bool lance_dataset_has_file(const struct lance_dataset *dataset, const struct lance_place *place);
 /* How many of fragment `index`'s rows are deleted. */
 lake_status lance_dataset_deleted_rows(struct lance_dataset *dataset, size_t index, uint64_t *out,
                                        struct lake_error *err);
@@ -318,6 +324,14 @@ struct lance_open_fragment {
 lake_status lance_fragment_open(struct lance_dataset *dataset, size_t fragment_index,
                                 const struct lance_field *const *fields, size_t field_count,
                                 struct lance_open_fragment **out, struct lake_error *err);
+/* The same by the tails of its files, in their order; those that are used are taken. */
+lake_status lance_fragment_open_by(struct lance_dataset *dataset, size_t fragment_index,
+                                   const struct lance_field *const *fields, size_t field_count,
+                                   struct lance_tail *tails, struct lance_open_fragment **out,
+                                   struct lake_error *err);
+/* Whether file `index` of the fragment holds any of the fields, or a part of one. */
+bool lance_fragment_file_holds(const LancePb__DataFragment *fragment, size_t index,
+                               const struct lance_field *const *fields, size_t field_count);
 void lance_open_fragment_unref(struct lance_open_fragment *opened); /* NULL is allowed */
 
 /* ---- filter.c ---- */

@@ -135,8 +135,8 @@ static lake_status read_at(struct lance_v20_column *column, uint32_t buffer, uin
         return LAKE_OK;
     if (column->counters != NULL)
         __atomic_fetch_add(&column->counters->bytes_read, size, __ATOMIC_RELAXED);
-    return storage_read_range(column->file->store, column->file->key,
-                              page_of(column)->offsets[buffer] + offset, (size_t)size, out, err);
+    return lance_file_read_range(column->file, page_of(column)->offsets[buffer] + offset,
+                                 (size_t)size, out, err);
 }
 
 /* A compressed buffer as a whole, opened once a page. */

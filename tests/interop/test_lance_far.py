@@ -139,3 +139,28 @@ def test_a_long_table_is_read_ahead_in_bounded_memory(tmp_path):
     assert far.bytes <= 1.5 * far.size
     assert far.gets <= far.size // (MIB // 4) + 40
     assert far.peak < local_peak(far.directory) + 64 * MIB
+
+
+def test_fragments_that_follow_are_on_their_way(tmp_path):
+    """Opening a small file reads all of it, once; and files of later fragments come meanwhile."""
+    table = pa.table(columns(6, 20000))
+    far = Far(table, tmp_path / "small", max_rows_per_file=500)
+    dataset = lance.dataset(str(far.directory))
+    assert len(dataset.get_fragments()) == 40
+    assert far.scan("cat").equals(table)
+    assert far.gets == 40
+    assert far.seconds < 40 * DELAY_S
+    dataset.add_columns({"more": "c0 + 1"})
+    dataset.delete("c1 % 7 = 0")
+    expected = lance.dataset(str(far.directory)).to_table()
+    assert far.scan("cat").equals(expected)
+    assert far.gets == 80  # a file of the new column for each
+
+
+def test_fragments_of_large_files_follow_each_other(tmp_path):
+    table = pa.table(columns(6, 160000))
+    far = Far(table, tmp_path / "large", max_rows_per_file=16000)
+    assert far.scan("cat").equals(table)
+    assert far.bytes <= 1.5 * far.size + 10 * 65536
+    assert far.scan("cat", "--columns", "c3").equals(table.select(["c3"]))
+    assert far.gets <= 2 * 10 and far.bytes <= far.size / 4 + 10 * 65536
