@@ -214,14 +214,104 @@ static struct lake_bytes skip_file_magic(struct lake_bytes bytes)
     return (struct lake_bytes){bytes.data + at, bytes.size - at};
 }
 
-static lake_status decode_arrow(struct lake_bytes bytes, struct lance_deletions *deletions,
-                                struct lake_error *err)
+/* Releases until 0.2x wrote the vectors of a record batch's header at any multiple of 4, which
+ * other readers of Arrow bear and ours refuses. Such headers get aligned copies of them. What is
+ * not understood stays as it is, for the reader to refuse. */
+
+/* Where the uint32 at `at` leads, to four bytes at least; 0: nowhere. */
+static size_t follow(struct lake_bytes header, size_t at)
+{
+    if (at == SIZE_MAX || at + 4 > header.size)
+        return 0;
+    size_t to = at + base_load_u32le(header.data + at);
+    return to > at && to <= header.size - 4 ? to : 0;
+}
+
+/* Where field `index` of the flatbuffer table at `table` lies; SIZE_MAX when it has none. */
+static size_t field_at(struct lake_bytes header, size_t table, size_t index)
+{
+    size_t slot = 4 + 2 * index;
+    int64_t vtable = (int64_t)table - (int32_t)base_load_u32le(header.data + table);
+    if (vtable < 0 || (uint64_t)vtable + slot + 2 > header.size ||
+        base_load_u16le(header.data + vtable) < slot + 2)
+        return SIZE_MAX;
+    size_t at = base_load_u16le(header.data + (size_t)vtable + slot);
+    return at == 0 || at > header.size - table ? SIZE_MAX : table + at;
+}
+
+/* Appends the header to `out`, with what it needs to be aligned; its body's size, 0 if unknown. */
+static lake_status align_header(struct lake_bytes header, struct base_buffer *out,
+                                uint64_t *body_bytes, struct lake_error *err)
+{
+    enum {
+        HEADER = 2,
+        BODY_LENGTH = 3,
+        NODES = 1,
+        BUFFERS = 2,
+        ITEM_BYTES = 16
+    };
+    size_t start = out->size;
+    size_t root = follow(header, 0);
+    size_t body = root == 0 ? SIZE_MAX : field_at(header, root, BODY_LENGTH);
+    size_t batch = root == 0 ? 0 : follow(header, field_at(header, root, HEADER));
+    *body_bytes =
+        body == SIZE_MAX || body + 8 > header.size ? 0 : base_load_u64le(header.data + body);
+    lake_status status = base_buffer_append(out, header.data, header.size, err);
+    for (size_t i = NODES; status == LAKE_OK && *body_bytes > 0 && batch > 0 && i <= BUFFERS; i++) {
+        size_t field = field_at(header, batch, i);
+        size_t vector = follow(header, field);
+        if (vector == 0 || vector % 8 == 4)
+            continue;
+        uint64_t bytes = 4 + (uint64_t)base_load_u32le(header.data + vector) * ITEM_BYTES;
+        if (bytes > header.size - vector)
+            continue;
+        size_t size = out->size - start;
+        size_t pad = (4 - size % 8 + 8) % 8;
+        status = base_buffer_append_zeros(out, pad, err);
+        if (status == LAKE_OK)
+            status = base_buffer_append(out, header.data + vector, (size_t)bytes, err);
+        if (status == LAKE_OK)
+            base_store_u32le(out->data + start + field, (uint32_t)(size + pad - field));
+    }
+    return status != LAKE_OK
+               ? status
+               : base_buffer_append_zeros(out, (8 - (out->size - start) % 8) % 8, err);
+}
+
+static lake_status align_messages(struct lake_bytes bytes, struct base_buffer *out,
+                                  struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    size_t at = 0;
+    while (status == LAKE_OK && bytes.size - at >= 8) {
+        size_t start = out->size;
+        size_t size = base_load_u32le(bytes.data + at + 4);
+        uint64_t body;
+        if (size < 8 || size > bytes.size - at - 8)
+            break;
+        struct lake_bytes header = {bytes.data + at + 8, size};
+        status = base_buffer_append(out, bytes.data + at, 8, err);
+        if (status == LAKE_OK)
+            status = align_header(header, out, &body, err);
+        at += 8 + size;
+        if (status != LAKE_OK || body > bytes.size - at)
+            break;
+        base_store_u32le(out->data + start + 4, (uint32_t)(out->size - start - 8));
+        status = base_buffer_append(out, bytes.data + at, (size_t)body, err);
+        at += (size_t)body;
+    }
+    return status == LAKE_OK ? base_buffer_append(out, bytes.data + at, bytes.size - at, err)
+                             : status;
+}
+
+static lake_status read_arrow(struct lake_bytes bytes, struct lance_deletions *deletions,
+                              struct lake_error *err)
 {
     struct ArrowArrayStream stream = {.release = NULL};
     struct arrow_ipc_limits limits = arrow_ipc_limits_default();
     limits.allow_compressed = true;
     limits.max_body_bytes = MAX_FILE_BYTES;
-    lake_status status = arrow_ipc_open_bytes(skip_file_magic(bytes), &limits, &stream, err);
+    lake_status status = arrow_ipc_open_bytes(bytes, &limits, &stream, err);
     if (status != LAKE_OK) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS, "a deletion file is not an Arrow file");
     }
@@ -241,6 +331,18 @@ static lake_status decode_arrow(struct lake_bytes bytes, struct lance_deletions 
         batch.release(&batch);
     }
     stream.release(&stream);
+    return status;
+}
+
+static lake_status decode_arrow(struct lake_bytes bytes, struct lance_deletions *deletions,
+                                struct lake_error *err)
+{
+    struct base_buffer aligned;
+    base_buffer_init(&aligned, 2 * MAX_FILE_BYTES);
+    lake_status status = align_messages(skip_file_magic(bytes), &aligned, err);
+    if (status == LAKE_OK)
+        status = read_arrow(base_buffer_view(&aligned), deletions, err);
+    base_buffer_fini(&aligned);
     return status;
 }
 
