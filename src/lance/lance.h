@@ -121,8 +121,8 @@ lake_status lance_dataset_check_files(struct lance_dataset *dataset, struct lanc
                                       struct lake_error *err);
 
 /* Appends what the version consists of, as one JSON object: its manifest, indices, fragments, data
- * files, their columns with bytes, pages and encodings; every page of the data file `file` (its path below
- * data/; NULL: of none). NOT_FOUND when there is no such file. */
+ * files, their columns with bytes, pages and encodings; every page of the data file `file` (its
+ * path below data/; NULL: of none). NOT_FOUND when there is no such file. */
 lake_status lance_inspect(struct lance_dataset *dataset, const char *file, struct base_buffer *out,
                           struct lake_error *err);
 
