@@ -33,8 +33,8 @@ static const char *const STATEMENTS[] = {
     "SELECT part AS p, min(task), max(id) FROM runs WHERE level > 2 GROUP BY p ORDER BY 1",
     "SELECT part, count(*) FROM runs WHERE part = 4 GROUP BY part",
     "SELECT part, count(*) FROM runs WHERE id < 0 GROUP BY part",
-    "SELECT part, sum(n) FROM (SELECT part, small, count(*) AS n FROM runs GROUP BY part, small) "
-    "GROUP BY part ORDER BY part",
+    ("SELECT part, sum(n) FROM (SELECT part, small, count(*) AS n FROM runs GROUP BY part, small) "
+     "GROUP BY part ORDER BY part"),
     "SELECT task, count(*), sum(id), any_value(robot) IS NULL FROM runs GROUP BY task ORDER BY ALL",
     "SELECT maybe, count(*), count(maybe_closed), sum(id) FROM runs GROUP BY maybe ORDER BY maybe",
     "SELECT maybe_closed, closed, count(*), sum(id) FROM runs GROUP BY ALL ORDER BY ALL",
