@@ -1,11 +1,13 @@
 #include "cli_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct cli_command *const cli_commands[] = {
     &cli_up,  &cli_meta, &cli_query, &cli_table, &cli_client,  &cli_sql, &cli_import,
@@ -235,25 +237,34 @@ static void set_locale(void)
         (void)setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-int cli_main(int argc, char **argv)
+/* No file that is opened later may become one of these, or messages would be written into it.
+ * Whoever uses one that was closed is refused, as before. */
+static void hold_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
+/* What was printed must have arrived. */
+static int finish(const struct cli_options *options, int code)
+{
+    struct lake_error error = {0};
+    errno = 0;
+    if ((fflush(stdout) == 0 && ferror(stdout) == 0) || code != CLI_EXIT_OK)
+        return code;
+    cli_write_failed(stdout, &error);
+    return cli_fail(options, &error);
+}
+
+static int run_command(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {NULL};
-    struct cli_options options = {
-        .data_dir = environment("LAKE_DATA_DIR", CLI_DEFAULT_DATA_DIR),
-        .address = environment("LAKE_ADDR", NULL),
-        .token_path = environment("LAKE_TOKEN_FILE", NULL),
-        .ca_path = environment("LAKE_CA_FILE", NULL),
-    };
-    struct lake_error error = {0};
     const char *value = NULL;
     int index = 1;
-    set_locale();
-    signal(SIGPIPE, SIG_IGN); /* a write says so instead, and servers in this process end well */
-    base_memory_tune();
-    if (base_fault_configure(getenv("LAKE_FAULT"), &error) != LAKE_OK)
-        return cli_fail(&options, &error);
     for (;;) {
-        int which = cli_next(&options, names, argc, argv, &index, &value);
+        int which = cli_next(options, names, argc, argv, &index, &value);
         if (which == CLI_VERSION)
             return print_version();
         if (which == CLI_HELP)
@@ -267,6 +278,24 @@ int cli_main(int argc, char **argv)
             fprintf(stderr, "lake: there is no command %s (lake --help lists them)\n", value);
             return CLI_EXIT_USAGE;
         }
-        return command->run(&options, argc - index, argv + index);
+        return command->run(options, argc - index, argv + index);
     }
+}
+
+int cli_main(int argc, char **argv)
+{
+    struct cli_options options = {
+        .data_dir = environment("LAKE_DATA_DIR", CLI_DEFAULT_DATA_DIR),
+        .address = environment("LAKE_ADDR", NULL),
+        .token_path = environment("LAKE_TOKEN_FILE", NULL),
+        .ca_path = environment("LAKE_CA_FILE", NULL),
+    };
+    struct lake_error error = {0};
+    hold_standard_descriptors();
+    set_locale();
+    signal(SIGPIPE, SIG_IGN); /* a write says so instead, and servers in this process end well */
+    base_memory_tune();
+    if (base_fault_configure(getenv("LAKE_FAULT"), &error) != LAKE_OK)
+        return cli_fail(&options, &error);
+    return finish(&options, run_command(&options, argc, argv));
 }

@@ -96,8 +96,8 @@ static lake_status filtered_sql(const struct lance_arguments *arguments,
             status = append_name(sql, schema->children[columns.indices[i]]->name, err);
     }
     if (status == LAKE_OK)
-        status = base_buffer_printf(sql, err, " FROM " TAKEN_SCHEMA "." TAKEN_TABLE " WHERE (%s\n)",
-                                    arguments->filter);
+        status = base_buffer_printf(
+            sql, err, " FROM " TAKEN_SCHEMA "." TAKEN_TABLE " WHERE (\n%s\n)", arguments->filter);
     return status;
 }
 
@@ -156,6 +156,8 @@ static lake_status cat_filtered(const struct lance_arguments *arguments,
     lake_status status = filtered_sql(arguments, lance_dataset_schema(dataset), columns, &sql, err);
     if (status == LAKE_OK)
         status = sql_engine_open(&options, &filtered.engine, err);
+    if (status == LAKE_OK)
+        status = sql_expression_check(filtered.engine, base_str_of(arguments->filter), err);
     if (status == LAKE_OK)
         status =
             sql_query_prepare(filtered.engine, (struct lake_str){(const char *)sql.data, sql.size},

@@ -88,6 +88,7 @@ static void announce(const struct cli_options *options, const struct cli_servers
         printf("Metasrv is up on %s\n", servers->meta_address);
     }
     fflush(stdout);
+    clearerr(stdout); /* it serves all the same */
 }
 
 static lake_status read_grace(uint64_t *grace_ms, struct lake_error *err)

@@ -1,6 +1,7 @@
 /* One Arrow value as text for people, or as JSON for machines. */
 #include "cli_internal.h"
 
+#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,15 +18,18 @@ static lake_status put(struct base_buffer *out, const char *text, struct lake_er
 
 /* ---- scalars ---- */
 
-/* The fewest digits that read back as the same number, as "d.ddde±xx". */
+/* The fewest digits that read back as the same number, as "d.ddde±xx". Reading leaves errno behind,
+ * which is still to say why an earlier write failed. */
 static void shortest(char text[40], double value, bool single)
 {
+    int before = errno;
+    bool found = false;
     bool tiny = fabs(value) < (single ? (double)FLT_MIN : DBL_MIN);
-    for (int digits = tiny ? 1 : single ? 6 : 15; digits <= 17; digits++) {
+    for (int digits = tiny ? 1 : single ? 6 : 15; digits <= 17 && !found; digits++) {
         snprintf(text, 40, "%.*e", digits - 1, value);
-        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
-            return;
+        found = single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
     }
+    errno = before;
 }
 
 /* As the engine and Python write it: plain from 1e-4 up to 1e16, else with an exponent. */

@@ -484,7 +484,10 @@ lake_status lance_file_open_by(struct storage_store *store, struct lake_str key,
     }
     file->memory_bytes = sizeof(*file) + ARENA_BYTES + key.size;
     status = parse_file(file, &tail, err);
-    if (status != LAKE_OK)
+    if (status == LAKE_OUT_OF_RANGE)
+        status = lake_fail_wrap(err, LAKE_DATA_LOSS, "data file %.*s is shorter than was written",
+                                LAKE_STR_FMT(key));
+    else if (status != LAKE_OK)
         status = lake_fail_wrap(err, status, "data file %.*s cannot be opened", LAKE_STR_FMT(key));
     file->memory_bytes += file->column_count * sizeof(*file->columns);
     if (status == LAKE_OK)

@@ -691,6 +691,30 @@ static lake_status flatten_arrow(struct flattener *flat, const struct ArrowSchem
     return status;
 }
 
+/* Under a reserved name the reference reader has a column of its own, and reads nothing of a table
+ * that has another. */
+static lake_status check_name(const char *name, int64_t column, struct lake_error *err)
+{
+    static const char *const reserved[] = {"_rowid", "_rowaddr", "_rowoffset",
+                                           "_row_created_at_version",
+                                           "_row_last_updated_at_version"};
+    if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL ||
+        strlen(name) > MAX_NAME_BYTES || !base_utf8_valid(base_str_of(name))) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "column %lld has the name '%.100s'; a name is UTF-8 text without a "
+                         "dot and not empty",
+                         (long long)column, name == NULL ? "" : name);
+    }
+    for (size_t i = 0; i < BASE_ARRAY_LEN(reserved); i++) {
+        if (strcmp(name, reserved[i]) == 0) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "column %lld has the name '%s', which Lance keeps for itself",
+                             (long long)column, name);
+        }
+    }
+    return LAKE_OK;
+}
+
 static lake_status check_top_level(const struct ArrowSchema *arrow, struct lake_error *err)
 {
     if (arrow->format == NULL || strcmp(arrow->format, "+s") != 0) {
@@ -704,12 +728,9 @@ static lake_status check_top_level(const struct ArrowSchema *arrow, struct lake_
     }
     for (int64_t i = 0; i < arrow->n_children; i++) {
         const char *name = arrow->children[i]->name;
-        if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL ||
-            strlen(name) > MAX_NAME_BYTES || !base_utf8_valid(base_str_of(name))) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "column %lld has the name '%.100s'; a name is UTF-8 text without a "
-                             "dot and not empty",
-                             (long long)i, name == NULL ? "" : name);
+        lake_status status = check_name(name, i, err);
+        if (status != LAKE_OK) {
+            return status;
         }
         for (int64_t j = 0; j < i; j++) {
             if (strcmp(arrow->children[j]->name, name) == 0) {

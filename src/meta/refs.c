@@ -2,6 +2,7 @@
  * of its history: a version that a clean-up is about to remove gets none. */
 #include "meta_internal.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 struct claims {
@@ -54,6 +55,24 @@ static lake_status copy_name(ProtobufCBinaryData from, const char *what,
     return LAKE_OK;
 }
 
+/* What the engine says of a directory, said of the table. Branch NULL: main; version 0: the newest.
+ */
+static lake_status no_version(const struct meta_registration *registration, const char *branch,
+                              uint64_t version, struct lake_error *err)
+{
+    const char *table = registration->name.table;
+    const char *schema = registration->name.namespace_name;
+    if (version == 0)
+        return lake_fail(err, LAKE_NOT_FOUND, "table %s.%s has no branch %s", schema, table,
+                         branch == NULL ? "main" : branch);
+    if (branch == NULL)
+        return lake_fail(err, LAKE_NOT_FOUND, "table %s.%s has no version %" PRIu64, schema, table,
+                         version);
+    return lake_fail(err, LAKE_NOT_FOUND,
+                     "table %s.%s has no branch %s, or that has no version %" PRIu64, schema, table,
+                     branch, version);
+}
+
 /* ---- tags ---- */
 
 lake_status meta_tag_create(struct meta_authority *authority, const struct meta_identity *identity,
@@ -80,6 +99,8 @@ lake_status meta_tag_create(struct meta_authority *authority, const struct meta_
         made.tag = meta_pb_of_str(tag);
         made.version = request->has_version ? request->version : lance_dataset_version(newest);
         status = lance_tag_create(store, tag, NULL, made.version, err);
+        if (status == LAKE_NOT_FOUND)
+            status = no_version(&registration, NULL, made.version, err);
         if (status == LAKE_OK)
             status = meta_pb_pack(&made.base, out, err);
     }
@@ -209,6 +230,8 @@ lake_status meta_branch_create(struct meta_authority *authority,
     if (status == LAKE_OK)
         status = lance_branch_create(store, branch, request->has_parent ? parent : NULL, version,
                                      &made, err);
+    if (status == LAKE_NOT_FOUND)
+        status = no_version(&registration, request->has_parent ? parent : NULL, version, err);
     if (status == LAKE_OK) {
         LakePb__Branch reply;
         describe(&made, &reply);

@@ -217,6 +217,7 @@ static lake_status find_rows(const struct change *change, const struct query_res
         status = check_types(&wanted, sql_query_schema(query), err);
     if (status == LAKE_OK)
         status = run(change, query, &batch, &none, err);
+    status = sql_change_failed(status, err);
     if (status == LAKE_OK && !none)
         status = sql_recast_batch(&wanted, sql_query_schema(query), &batch, err);
     if (status == LAKE_OK && !none)

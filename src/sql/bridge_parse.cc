@@ -39,9 +39,16 @@ lake_status StatusOf(ExceptionType type)
     }
 }
 
+/* An internal error goes on with the engine's advice to its authors and a stack trace. */
 lake_status Fail(struct lake_error *err, const ErrorData &error)
 {
-    return lake_fail(err, StatusOf(error.Type()), "%s", error.Message().c_str());
+    auto status = StatusOf(error.Type());
+    auto message = error.Message();
+    if (status == LAKE_INTERNAL) {
+        message = message.substr(0, message.find("\nThis error signals"));
+        message = message.substr(0, message.find("\n\nStack Trace:"));
+    }
+    return lake_fail(err, status, "%s", message.c_str());
 }
 
 namespace

@@ -57,7 +57,7 @@ static lake_status append_value(struct sql_engine *engine, const struct sql_assi
     }
     sql_instance_unref(instance);
     if (status == LAKE_OK) {
-        status = base_buffer_printf(out, err, ", CAST((\n%.*s\n) AS %s) AS ",
+        status = base_buffer_printf(out, err, ",\nCAST((\n%.*s\n) AS %s) AS ",
                                     LAKE_STR_FMT(assignment->expression), type);
     }
     if (status == LAKE_OK) {
@@ -94,6 +94,24 @@ lake_status sql_change_statement(struct sql_engine *engine, const char *schema, 
     if (status == LAKE_OK) {
         status = base_buffer_printf(out, err, " WHERE (\n%.*s\n) ORDER BY " SQL_ROW_ADDRESS,
                                     LAKE_STR_FMT(predicate));
+    }
+    return status;
+}
+
+/* The user has not written the lines between his expressions. */
+lake_status sql_change_failed(lake_status status, struct lake_error *err)
+{
+    if (status != LAKE_INVALID_ARGUMENT) {
+        return status;
+    }
+    if (strstr(err->message, "\"" SQL_ROW_ADDRESS "\" must appear in the GROUP BY") != NULL) {
+        return lake_fail(err, status,
+                         "an expression is asked for one row at a time: an aggregate belongs into "
+                         "a subquery");
+    }
+    char *excerpt = strstr(err->message, "\n\nLINE ");
+    if (excerpt != NULL && strstr(excerpt, ": CAST((\n") != NULL) {
+        *excerpt = '\0';
     }
     return status;
 }

@@ -2,6 +2,7 @@
 #include "sql_internal.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define NO_ADDRESS     SIZE_MAX
 #define MANY_FRAGMENTS 1000
@@ -291,7 +292,7 @@ static lake_status make_schema(struct source *source, struct lake_error *err)
     ArrowSchemaInit(&made);
     ArrowErrorCode code = ArrowSchemaSetTypeStruct(&made, columns);
     for (int64_t i = 0; i < schema->n_children && code == NANOARROW_OK; i++) {
-        if (source->addresses && strcmp(schema->children[i]->name, SQL_ROW_ADDRESS) == 0) {
+        if (source->addresses && strcasecmp(schema->children[i]->name, SQL_ROW_ADDRESS) == 0) {
             ArrowSchemaRelease(&made);
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
                              "the table has a column called " SQL_ROW_ADDRESS

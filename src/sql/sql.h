@@ -130,6 +130,8 @@ lake_status sql_change_statement(struct sql_engine *engine, const char *schema, 
                                  struct lake_str predicate,
                                  const struct sql_assignment *assignments, size_t count,
                                  struct base_buffer *out, struct lake_error *err);
+/* Leaves of an error of that statement what its user can understand; returns the status. */
+lake_status sql_change_failed(lake_status status, struct lake_error *err);
 
 /* UNIMPLEMENTED, naming the column, when a column of `made` cannot become that of `wanted`. */
 lake_status sql_recast_check(const struct ArrowSchema *wanted, const struct ArrowSchema *made,

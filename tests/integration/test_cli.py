@@ -63,7 +63,7 @@ def test_options_in_help_are_options():
     for command in COMMANDS:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", lake(command, "--help").stdout))
         for option in (named | common) - {"--help", "--version"}:
-            verbs = {"table": ["create", "delete", "update", "history", "branch create"],
+            verbs = {"table": ["create", "delete", "update", "history", "branch create", "cleanup"],
                      "client": ["create-table"]}.get(command, [None])
             done = [lake(command, *(verb or "").split(), option, "x", "--nonsense")
                     for verb in verbs]
@@ -340,6 +340,40 @@ def test_a_full_disk_is_no_closed_pipe(server):
                               timeout=60, env=clean_environment())
     assert done.returncode == 1
     assert "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "table --help", "table list --json",
+                                     "lance stat DATASET", "lance verify DATASET", "inspect DATASET",
+                                     "inspect DATASET --json", "lance cat DATASET --format csv",
+                                     "lance cat DATASET --format table"])
+def test_what_did_not_arrive_was_not_done(server, tmp_path, command):
+    """Also where it is little, and where digits are found by trial between two writes."""
+    dataset = tmp_path / "doubles.lance"
+    values = [1e308, 5e-324, 0.1] * 20000
+    lance.write_dataset(pa.table({"x": pa.array(values, pa.float64())}), dataset)
+    words = command.replace("DATASET", str(dataset)).split()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([LAKE, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                              env=clean_environment({"LAKE_ADDR": server.address}))
+    assert done.returncode == 1
+    assert "cannot write the result: No space left on device" in done.stderr
+
+
+def test_no_file_becomes_a_closed_standard_output(tmp_path):
+    """Nor any socket: what a server prints and logs went into whatever was opened first. (What a
+    library opens before main takes the first of them, here the input.)"""
+    data_dir = tmp_path / "data"
+    process = subprocess.Popen(
+        ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", str(LAKE), "up", "--data-dir", str(data_dir),
+         "--listen", "127.0.0.1:0"], env=clean_environment())
+    try:
+        end = time.time() + 60
+        while not (data_dir / "server.json").exists() and time.time() < end:
+            time.sleep(0.05)
+        assert [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in (1, 2)] == ["/dev/null"] * 2
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0
 
 
 def test_an_error_is_said_although_nobody_reads_the_output(server):

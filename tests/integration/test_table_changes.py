@@ -124,6 +124,7 @@ def test_wrong_changes_are_refused_and_change_nothing(server, tmp_path):
         (("update", "m.same", "--where", "true", "--set", "nope=1"), 'no column "nope"'),
         (("update", "m.same", "--where", "true", "--set", "note=1", "--set", "NOTE=2"), "twice"),
         (("update", "m.same", "--where", "true", "--set", "episode=note"), "INT32"),
+        (("update", "m.same", "--where", "true", "--set", "note=max(note)"), "aggregate"),
         (("update", "m.strict", "--where", "true", "--set", "id=NULL"), "id"),
         (("update", "m.strict", "--where", "true", "--set", "n=256"), "256"),
         (("delete", "m.same", "--where", "true", "--operation-id", "x"), "UUIDv7"),
@@ -132,6 +133,7 @@ def test_wrong_changes_are_refused_and_change_nothing(server, tmp_path):
     ]:
         done = server.run("table", *arguments, check=False)
         assert done.returncode != 0 and words in done.stderr, (arguments, done.stderr)
+        assert "CAST(" not in done.stderr and "SELECT _" not in done.stderr, done.stderr
     assert lance.dataset(path_of(server, "m.same")).version == 4
     assert lance.dataset(path_of(server, "m.strict")).to_table().to_pylist() == [{"id": 1, "n": 2}]
 
@@ -247,3 +249,29 @@ def test_sidecars_say_which_objects_a_change_lets_go(server, tmp_path):
     seen = {row["id"]: row["video"] and row["video"]["uri"]
             for row in lance.dataset(path).to_table().to_pylist()}
     assert seen == {0: uris[3], 2: None, 3: uris[3]}
+
+
+def test_a_column_called_as_addresses_are_is_never_taken_for_them(server):
+    """SQL does not see case, Lance does."""
+    server.run("table", "create", "m.alike", "--column", "_ROWADDR:uint64", "--column", "z:int64")
+    lance.write_dataset(pa.table({"_ROWADDR": pa.array([2, 0, 1], pa.uint64()), "z": [10, 11, 12]}),
+                        path_of(server, "m.alike"), mode="append")
+    before = lance.dataset(path_of(server, "m.alike")).to_table()
+    for change in (["delete", "m.alike", "--where", "z = 10"],
+                   ["update", "m.alike", "--set", "z=0", "--where", "z = 12"]):
+        done = server.run("table", *change, check=False)
+        assert done.returncode == 1 and "_rowaddr" in done.stderr, done.stderr
+    assert lance.dataset(path_of(server, "m.alike")).to_table() == before
+    for name in ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version",
+                 "_row_last_updated_at_version"):
+        with pytest.raises(OSError, match="reserved"):
+            lance.write_dataset(pa.table({name: [1]}), server.data_dir / "reserved.lance")
+        refused = server.run("table", "create", "m.reserved", "--column", f"{name}:int64", check=False)
+        assert refused.returncode == 1 and "keeps for itself" in refused.stderr, refused.stderr
+
+
+def test_an_error_inside_the_engine_shows_no_more_than_itself(server):
+    server.run("table", "create", "m.hundreds", "--column", "id:int64", "--column", "a:decimal(5,-2)")
+    done = server.run("table", "update", "m.hundreds", "--set", "a=1", "--where", "true", check=False)
+    assert done.returncode == 1 and done.stderr != ""
+    assert "Stack" not in done.stderr and ".so" not in done.stderr, done.stderr

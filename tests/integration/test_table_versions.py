@@ -58,7 +58,7 @@ def test_tags_are_those_that_pylance_reads_and_the_other_way_round(server):
     assert failure(server, "tag", "create", "v.tags", "a/b")["error"] == "INVALID_ARGUMENT"
     assert failure(server, "tag", "create", "v.tags", "x" * 600)["error"] == "INVALID_ARGUMENT"
     missing = failure(server, "tag", "create", "v.tags", "none", "--version", "9")
-    assert missing["error"] == "NOT_FOUND"
+    assert missing["error"] == "NOT_FOUND" and missing["message"] == "table v.tags has no version 9"
     assert failure(server, "tag", "delete", "v.tags", "none")["error"] == "NOT_FOUND"
     said(server, "tag", "delete", "v.tags", "newest")
     assert sorted(tags.list()) == ["by-pylance", "first.two"]

@@ -171,7 +171,9 @@ def test_what_is_no_dataset_no_column_no_version_is_said(dataset, tmp_path):
                            (["cat", dataset.uri, "--columns", "id,nope"], "nope"),
                            (["cat", dataset.uri, "--columns", "id,id"], "twice"),
                            (["cat", dataset.uri, "--version", 99], "99"),
-                           (["cat", dataset.uri, "--filter", "nope > 1"], "nope")):
+                           (["cat", dataset.uri, "--filter", "nope > 1"], "LINE 2: nope"),
+                           (["cat", dataset.uri, "--filter", "true) OR (true"], "no SQL expression"),
+                           (["cat", dataset.uri, "--filter", "id = 1; SELECT 1"], "no SQL expression")):
         done = run("lance", *arguments, check=False)
         assert done.returncode == 1 and why in done.stderr.decode(), done.stderr
     for arguments in (["cat"], ["fly", "x"], [], ["cat", dataset.uri, "--rows", "1"],
@@ -216,6 +218,9 @@ def test_verify_finds_what_is_broken(tmp_path):
         done = run("lance", "verify", path, check=False)
         if harm != "changed": # data pages have no checksums: what still decodes is no error
             assert done.returncode == 1 and names[1] in done.stderr.decode()
+        if harm == "short":
+            read = run("lance", "cat", path, "--json", check=False)
+            assert read.returncode == 1 and b"DATA_LOSS" in read.stderr, read.stderr
         assert done.returncode in (0, 1)
 
 
