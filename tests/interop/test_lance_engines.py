@@ -227,7 +227,8 @@ class Game:
             self.model = self.model.rename_columns([new_name if n == name else n for n in self.model.column_names])
 
     def index(self, engine):
-        if self.model.num_rows > 0:
+        """Not with stable row ids: rows that LanceDB updates are then lost to pylance's indices."""
+        if self.model.num_rows > 0 and not lance.dataset(self.uri).has_stable_row_ids:
             engine.index(self.uri)
 
     def optimize_index(self, engine):
