@@ -161,7 +161,8 @@ static lake_status ask(lake_client *client, struct lake_str namespace_name, stru
         goto out;
     }
     atomic_init(&schema->references, 1);
-    if (registration->incarnation.len < sizeof(schema->incarnation))
+    if (registration->incarnation.len > 0 &&
+        registration->incarnation.len < sizeof(schema->incarnation))
         memcpy(schema->incarnation, registration->incarnation.data, registration->incarnation.len);
     status = arrow_ipc_schema_from_bytes(
         (struct lake_bytes){registration->schema_ipc.data, registration->schema_ipc.len},

@@ -240,6 +240,8 @@ static lake_status bits_extend(struct lance_bits *bits, uint64_t count, struct l
     size_t need = (size_t)((total + 7) / 8);
     lake_status status = LAKE_OK;
     if (need > bits->bytes.size)
+        status = base_buffer_reserve(&bits->bytes, need - bits->bytes.size + 1, err);
+    if (status == LAKE_OK && need > bits->bytes.size)
         status = base_buffer_append_zeros(&bits->bytes, need - bits->bytes.size, err);
     return status;
 }

@@ -37,7 +37,8 @@ struct lance_leaf_type {
 lake_status lance_leaf_type_of(const struct ArrowSchema *arrow, struct lance_leaf_type *out,
                                struct lake_error *err);
 
-/* A bitmap that grows bit by bit; bits past `count` in its last byte are zero. */
+/* A bitmap that grows bit by bit; bits past `count` in its last byte are zero, and one byte more
+ * may be read, which the SQL engine does. */
 struct lance_bits {
     struct base_buffer bytes;
     uint64_t count;

@@ -307,6 +307,31 @@ static lake_status record(const struct meta_commit *commit, uint64_t version,
     return LAKE_OK;
 }
 
+/* No row passed: that, too, has happened once, and is not tried on rows which come later. */
+static lake_status record_nothing(const struct meta_commit *commit, const struct meta_wait *wait,
+                                  struct meta_append_result *out, struct lake_error *err)
+{
+    struct meta_claim claim;
+    struct lance_dataset *newest = NULL;
+    lake_status status =
+        meta_table_enter(commit->authority, &commit->registration->name, wait, &claim, err);
+    if (status != LAKE_OK)
+        return status;
+    status = check_still_there(commit, err);
+    if (status == LAKE_OK)
+        status = meta_commit_open_newest(commit, &newest, err);
+    if (status == LAKE_OK)
+        status = meta_commit_find(commit, out, err);
+    if (status == LAKE_NOT_FOUND) {
+        *out = (struct meta_append_result){.version = lance_dataset_version(newest)};
+        memcpy(out->incarnation, commit->registration->incarnation, sizeof(out->incarnation));
+        status = meta_commit_record(commit, out->version, 0, err);
+    }
+    meta_gate_leave(&commit->authority->gates, &claim);
+    lance_dataset_unref(newest);
+    return status;
+}
+
 static lake_status open_base(const struct meta_commit *commit, struct lance_dataset *newest,
                              uint64_t version, struct lance_dataset **out, struct lake_error *err)
 {
@@ -334,14 +359,11 @@ static lake_status change(const struct meta_commit *commit, const struct meta_id
     struct rows rows = {.count = 0};
     struct references references = {.memory = NULL};
     struct lance_change done = {0};
+    if (request->rows_ipc.len == 0)
+        return record_nothing(commit, wait, out, err);
     lake_status status = look(commit, wait, &newest, out, err);
     if (status != LAKE_OK || newest == NULL)
         return status;
-    if (request->rows_ipc.len == 0) {
-        *out = (struct meta_append_result){.version = lance_dataset_version(newest)};
-        lance_dataset_unref(newest);
-        return LAKE_OK;
-    }
     status = open_base(commit, newest, request->base_version, &base, err);
     if (status == LAKE_OK)
         status = rows_read((struct lake_bytes){request->rows_ipc.data, request->rows_ipc.len},

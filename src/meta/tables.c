@@ -12,6 +12,7 @@
  */
 #include "meta_internal.h"
 
+#include <inttypes.h>
 #include <meta_store.pb-c.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,33 +156,56 @@ static int compare_names(const void *a, const void *b)
     return strcasecmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* SQL matches column names without case, so two that differ only there could not be told apart. */
+/* SQL matches names without case, so two that differ only there could not be told apart. `whose` is
+ * the struct whose members the children are; NULL: the table's columns. */
+static lake_status check_doubles(const struct ArrowSchema *schema, const char *whose,
+                                 struct lake_error *err)
+{
+    size_t count = (size_t)schema->n_children;
+    const char **names = base_alloc_array(count + 1, sizeof(*names));
+    if (names == NULL)
+        return base_fail_no_memory(err, count * sizeof(*names));
+    for (size_t i = 0; i < count; i++)
+        names[i] = schema->children[i]->name == NULL ? "" : schema->children[i]->name;
+    qsort(names, count, sizeof(*names), compare_names);
+    lake_status status = LAKE_OK;
+    for (size_t i = 1; i < count && status == LAKE_OK; i++) {
+        if (strcasecmp(names[i - 1], names[i]) == 0)
+            status = lake_fail(
+                err, LAKE_INVALID_ARGUMENT, "two %s%s are called \"%s\" (SQL does not see case)",
+                whose == NULL ? "columns" : "members of ", whose == NULL ? "" : whose, names[i]);
+    }
+    base_free(names);
+    return status;
+}
+
 static lake_status check_columns(const struct ArrowSchema *schema, struct lake_error *err)
 {
     if (schema->n_children == 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "a table needs at least one column");
-    size_t count = (size_t)schema->n_children;
-    const char **names = base_alloc_array(count, sizeof(*names));
-    if (names == NULL)
-        return base_fail_no_memory(err, count * sizeof(*names));
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        const char *name = schema->children[i]->name;
+        if (name == NULL || name[0] == '\0')
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "column %" PRId64 " has no name", i);
+        if (!base_utf8_valid(base_str_of(name)) || strlen(name) > MAX_COLUMN_NAME)
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "the name of column %" PRId64 " is not 1 to %d bytes of UTF-8", i,
+                             MAX_COLUMN_NAME);
+    }
+    return check_doubles(schema, NULL, err);
+}
+
+/* The members of structs at any depth, of which decoding has set the bound. */
+static lake_status check_members(const struct ArrowSchema *schema, struct lake_error *err)
+{
     lake_status status = LAKE_OK;
-    for (size_t i = 0; i < count && status == LAKE_OK; i++) {
-        names[i] = schema->children[i]->name;
-        if (names[i] == NULL || names[i][0] == '\0')
-            status = lake_fail(err, LAKE_INVALID_ARGUMENT, "column %zu has no name", i);
-        else if (!base_utf8_valid(base_str_of(names[i])) || strlen(names[i]) > MAX_COLUMN_NAME)
-            status = lake_fail(err, LAKE_INVALID_ARGUMENT,
-                               "the name of column %zu is not 1 to %d bytes of UTF-8", i,
-                               MAX_COLUMN_NAME);
+    for (int64_t i = 0; i < schema->n_children && status == LAKE_OK; i++) {
+        const struct ArrowSchema *child = schema->children[i];
+        if (strcmp(child->format, "+s") == 0)
+            status = check_doubles(child, child->name == NULL ? "" : child->name, err);
+        if (status == LAKE_OK)
+            status = check_members(child, err);
     }
-    if (status == LAKE_OK)
-        qsort(names, count, sizeof(*names), compare_names);
-    for (size_t i = 1; i < count && status == LAKE_OK; i++) {
-        if (strcasecmp(names[i - 1], names[i]) == 0)
-            status = lake_fail(err, LAKE_INVALID_ARGUMENT,
-                               "two columns are called \"%s\" (SQL does not see case)", names[i]);
-    }
-    base_free(names);
     return status;
 }
 
@@ -205,6 +229,8 @@ static lake_status check_schema(struct lake_bytes schema_ipc, const char *storag
     if (status != LAKE_OK)
         return status;
     status = meta_schema_encode(schema, canonical, err);
+    if (status == LAKE_OK)
+        status = check_members(schema, err);
     if (status == LAKE_OK)
         status = lance_schema_check(schema, storage_version, err);
     return status;

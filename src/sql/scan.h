@@ -81,7 +81,9 @@ struct sql_source_methods {
     /* Claims the next task; *task NULL when none is left. Thread-safe. */
     lake_status (*next_task)(void *scan, void **task, struct lake_error *err);
     uint64_t (*task_index)(const void *task); /* ascending in row order */
-    /* The next batch: a struct array without an offset, one child a column of the request. */
+    /* The next batch: a struct array without an offset, one child a column of the request. Validity
+     * bitmaps have a byte more than they need: the engine reads it when a vector does not begin
+     * with a byte's first bit. */
     lake_status (*next_batch)(void *task, struct ArrowArray *out, bool *end,
                               struct lake_error *err);
     void (*task_free)(void *task);

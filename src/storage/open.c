@@ -1,6 +1,8 @@
 /* A store by its URI. */
 #include "storage.h"
 
+#include <string.h>
+
 #define FILE_SCHEME "file://"
 
 static lake_status open_local(struct lake_str uri, bool create, struct storage_store **out,
@@ -40,6 +42,11 @@ lake_status storage_open_uri(struct lake_str uri, bool create,
     struct storage_store *whole;
     if (base_str_has_prefix(uri, FILE_SCHEME))
         return open_local(uri, create, out, err);
+    if (storage_s3_uri_split(uri, &bucket, &prefix) &&
+        memchr(bucket.data, '@', bucket.size) != NULL) /* and is not repeated */
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "a URI of a bucket holds no credentials: they are found as AWS's own "
+                         "tools find them");
     if (!storage_s3_uri_split(uri, &bucket, &prefix))
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "%.*s is neither file:///… nor s3://bucket/…: nothing else is known here",

@@ -153,6 +153,24 @@ def test_an_operation_changes_rows_once(server, tmp_path):
     assert lance.dataset(path_of(server, "m.once")).version == first["version"]
 
 
+def test_an_operation_that_met_no_row_meets_none_later(server, tmp_path):
+    """A client that repeats its delete must not remove rows that came since."""
+    for verb, changes in (("delete", ()), ("update", ("--set", "reward=id"))):
+        table, operation = f"m.none_{verb}", metasrv.uuid7()
+        fill(server, table, rows_of(10), tmp_path, files=1)
+        arguments = (verb, table, *changes, "--where", "id >= 100", "--operation-id", operation)
+        first = change(server, *arguments)
+        assert (first[f"{verb}d"], first["version"], first["replayed"]) == (0, 2, False)
+        more = rows_of(110)
+        pq.write_table(more.slice(100), tmp_path / "more.parquet")
+        server.run("import", table, tmp_path / "more.parquet")
+        again = change(server, *arguments)
+        assert (again[f"{verb}d"], again["version"], again["replayed"]) == (0, 2, True)
+        assert lance.dataset(path_of(server, table)).to_table(columns=["id"])["id"].to_pylist() == [
+            *range(10), *range(100, 110)]
+        assert change(server, verb, table, *changes, "--where", "id >= 100")[f"{verb}d"] == 10
+
+
 def test_millions_of_rows_go_at_once(server, tmp_path):
     pq.write_table(pa.table({"id": pa.array(range(3_000_000), pa.int64())}), tmp_path / "m.parquet")
     server.run("import", "m.many", tmp_path / "m.parquet", "--create")

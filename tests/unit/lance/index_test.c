@@ -85,7 +85,8 @@ static void a_set_that_grows_too_large_says_so(void **state)
 
 /* ---- bounds ---- */
 
-#define VALUES 120
+#define VALUES     120
+#define TEXT_BYTES 16
 
 /* Nulls first, then ascending; doubles end with NaN. */
 static void sorted_values(const char *format, struct ArrowSchema *type, struct ArrowArray *out)
@@ -96,7 +97,7 @@ static void sorted_values(const char *format, struct ArrowSchema *type, struct A
     assert_int_equal(ArrowArrayStartAppending(out), NANOARROW_OK);
     assert_int_equal(ArrowArrayAppendNull(out, 15), NANOARROW_OK);
     for (int i = 15; i < VALUES; i++) {
-        char text[8];
+        char text[TEXT_BYTES];
         int code;
         (void)snprintf(text, sizeof(text), "k%03d", i / 3);
         if (format[0] == 'u')
@@ -112,9 +113,9 @@ static void sorted_values(const char *format, struct ArrowSchema *type, struct A
     assert_int_equal(ArrowArrayFinishBuildingDefault(out, NULL), NANOARROW_OK);
 }
 
-static struct lance_value value_for(const char *format, int number, char text[8])
+static struct lance_value value_for(const char *format, int number, char text[TEXT_BYTES])
 {
-    (void)snprintf(text, 8, "k%03d%s", number, number % 2 == 0 ? "" : "a");
+    (void)snprintf(text, TEXT_BYTES, "k%03d%s", number, number % 2 == 0 ? "" : "a");
     if (format[0] == 'u')
         return (struct lance_value){.kind = LANCE_VALUE_BYTES,
                                     .bytes = {(const uint8_t *)text, strlen(text)}};
@@ -159,7 +160,7 @@ static void bounds_never_rule_out_a_value_that_passes(void **state)
         sorted_values(formats[t], &type, &values);
         for (int number = 0; number < 44; number++) {
             for (int op = LANCE_EQ; op <= LANCE_IS_NOT_NULL; op++) {
-                char texts[2][8];
+                char texts[2][TEXT_BYTES];
                 uint8_t keep[VALUES];
                 struct lance_predicate *predicate = NULL;
                 const struct lance_value wanted[] = {value_for(formats[t], number, texts[0]),

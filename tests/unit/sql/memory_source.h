@@ -80,11 +80,27 @@ static void view_release(struct ArrowArray *array)
     array->release = NULL;
 }
 
+/* DuckDB's own bitmaps end with their last bit; those of a source have a byte more (scan.h). */
+static void view_validity(const struct ArrowArray *from, struct ArrowArray *to)
+{
+    size_t pointers = (size_t)from->n_buffers * sizeof(void *);
+    size_t bytes = ((size_t)(from->offset + from->length) + 7) / 8;
+    char *copy = calloc(1, pointers + bytes + 1);
+    memcpy(copy, from->buffers, pointers);
+    memcpy(copy + pointers, from->buffers[0], bytes);
+    to->private_data = copy;
+    to->buffers = (const void **)(void *)copy;
+    to->buffers[0] = copy + pointers;
+}
+
 static void view_child(const struct ArrowArray *from, struct ArrowArray *to)
 {
     *to = *from;
     to->children = from->n_children > 0 ? calloc((size_t)from->n_children, sizeof(void *)) : NULL;
     to->private_data = NULL;
+    if (from->null_count != 0 && from->n_buffers > 0 && from->buffers[0] != NULL) {
+        view_validity(from, to);
+    }
     for (int64_t i = 0; i < from->n_children; i++) {
         to->children[i] = calloc(1, sizeof(struct ArrowArray));
         view_child(from->children[i], to->children[i]);
