@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCK_BYTES ((size_t)1024 * 1024)
+#define BLOCK_BYTES     ((size_t)1024 * 1024)
+#define JOINING_MS      20000
+#define JOINING_POLL_MS 250
 
 bool upload_resume_possible(const struct upload_resume *resume)
 {
@@ -34,6 +36,30 @@ static size_t count_held(const struct upload_checkpoint *checkpoint,
     return held;
 }
 
+static bool has_every_part(const struct upload_checkpoint *checkpoint)
+{
+    uint64_t size = (uint64_t)checkpoint->info.st_size;
+    uint64_t recorded = (uint64_t)checkpoint->part_count * checkpoint->part_bytes;
+    return recorded >= size && recorded > 0;
+}
+
+/* A service may still be joining the parts for a process that is gone: until it has done so there
+ * is neither the upload nor the object. */
+static lake_status stat_joined(const struct upload_checkpoint *checkpoint,
+                               struct storage_store *stage, struct storage_object_info *out,
+                               struct lake_error *err)
+{
+    struct lake_str key = base_str_of(checkpoint->key);
+    int64_t until_us = base_clock_monotonic_us() + JOINING_MS * 1000;
+    lake_status status = storage_stat(stage, key, out, err);
+    while (status == LAKE_NOT_FOUND && has_every_part(checkpoint) &&
+           base_clock_monotonic_us() < until_us) {
+        base_sleep_ms(JOINING_POLL_MS);
+        status = storage_stat(stage, key, out, err);
+    }
+    return status;
+}
+
 static lake_status reconcile(struct upload_resume *resume, struct storage_store *stage,
                              struct lake_error *err)
 {
@@ -56,7 +82,7 @@ static lake_status reconcile(struct upload_resume *resume, struct storage_store 
     if (status != LAKE_NOT_FOUND)
         return status;
     /* Completed, but its process ended before it forgot the checkpoint; or aborted. */
-    status = storage_stat(stage, key, &info, err);
+    status = stat_joined(checkpoint, stage, &info, err);
     if (status == LAKE_OK && info.size_bytes == (uint64_t)checkpoint->info.st_size) {
         resume->complete = true;
         return LAKE_OK;
