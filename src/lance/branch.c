@@ -3,7 +3,7 @@
  * then the small file below _refs that makes it a branch. Without that file there is none, so what
  * a killed creation left is written over by the next.
  */
-#include "table.h"
+#include "index.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -66,17 +66,11 @@ static lake_status inherit_fragment(struct creation *creation, const LancePb__Da
 static lake_status inherit_indices(struct creation *creation, struct lake_bytes section,
                                    struct lake_bytes *out, struct lake_error *err)
 {
-    ProtobufCAllocator allocator = lance_pb_allocator(creation->arena);
+    LancePb__IndexSection *indices = NULL;
     *out = section;
-    if (section.data == NULL) {
-        return LAKE_OK;
-    }
-    LancePb__IndexSection *indices =
-        lance_pb__index_section__unpack(&allocator, section.size, section.data);
-    if (indices == NULL) {
-        return base_arena_out_of_memory(creation->arena)
-                   ? no_memory(err)
-                   : lake_fail(err, LAKE_DATA_LOSS, "the table's index section is damaged");
+    lake_status status = lance_index_section_parse(section, creation->arena, &indices, err);
+    if (status != LAKE_OK || indices == NULL) {
+        return status;
     }
     for (size_t i = 0; i < indices->n_indices; i++) {
         LancePb__IndexMetadata *index = indices->indices[i];

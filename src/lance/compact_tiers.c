@@ -8,7 +8,7 @@
  * what is small, and the tail of a table stays below some hundred fragments. What is full, or what
  * an index covers, stays as it is.
  */
-#include "table.h"
+#include "index.h"
 
 #include <string.h>
 
@@ -61,12 +61,7 @@ static lake_status find_indexed(const struct lance_manifest *manifest, uint64_t 
     LancePb__IndexSection *section = NULL;
     lake_status status = base_arena_new(LANCE_MAX_MANIFEST_BYTES, &arena, err);
     if (status == LAKE_OK) {
-        ProtobufCAllocator allocator = lance_pb_allocator(arena);
-        section = lance_pb__index_section__unpack(&allocator, manifest->index_section.size,
-                                                  manifest->index_section.data);
-        if (section == NULL) {
-            status = lake_fail(err, LAKE_DATA_LOSS, "the table's index section is damaged");
-        }
+        status = lance_index_section_parse(manifest->index_section, arena, &section, err);
     }
     for (size_t i = 0; status == LAKE_OK && i < section->n_indices; i++) {
         uint64_t *words = NULL;
@@ -154,14 +149,10 @@ static void pass(struct search *search, size_t index, size_t tier, uint64_t rows
 static lake_status find_covered(const struct lance_dataset *dataset, uint64_t **out,
                                 struct lake_error *err)
 {
-    const LancePb__Manifest *pb = dataset->manifest->pb;
-    uint64_t max_id = pb->has_max_fragment_id ? pb->max_fragment_id : 0;
-    for (size_t i = 0; i < pb->n_fragments; i++) {
-        max_id = BASE_MAX(max_id, pb->fragments[i]->id);
-    }
-    return dataset->manifest->index_section.data == NULL
+    const struct lance_manifest *manifest = dataset->manifest;
+    return manifest->index_section.data == NULL
                ? LAKE_OK
-               : find_indexed(dataset->manifest, max_id, out, err);
+               : find_indexed(manifest, lance_index_max_fragment_id(manifest->pb), out, err);
 }
 
 lake_status lance_tiers_find(struct lance_dataset *dataset, size_t *first, size_t *count,

@@ -298,15 +298,6 @@ static void ask_all(const struct search *search, const LancePb__IndexSection *se
     }
 }
 
-static uint64_t max_fragment_id(const LancePb__Manifest *pb)
-{
-    uint64_t id = pb->has_max_fragment_id ? pb->max_fragment_id : 0;
-    for (size_t i = 0; i < pb->n_fragments; i++) {
-        id = BASE_MAX(id, pb->fragments[i]->id);
-    }
-    return id;
-}
-
 lake_status lance_candidates_find(struct lance_dataset *dataset,
                                   const struct lance_index_filter *filters, size_t count,
                                   struct lance_read_counters *counters,
@@ -319,7 +310,7 @@ lake_status lance_candidates_find(struct lance_dataset *dataset,
                             .filter_count = count,
                             .counters = counters,
                             .candidates = out,
-                            .max_fragment_id = max_fragment_id(dataset->manifest->pb)};
+                            .max_fragment_id = lance_index_max_fragment_id(dataset->manifest->pb)};
     *out = (struct lance_candidates){.used = 0};
     if (count == 0 || dataset->manifest->index_section.data == NULL) {
         return LAKE_OK;

@@ -28,6 +28,8 @@ enum lance_index_kind {
 /* *out NULL: the version has no indices. Memory is the arena's. */
 lake_status lance_index_section_parse(struct lake_bytes bytes, struct base_arena *arena,
                                       LancePb__IndexSection **out, struct lake_error *err);
+/* Up to which fragment id an index's bitmap counts. */
+uint64_t lance_index_max_fragment_id(const LancePb__Manifest *pb);
 enum lance_index_kind lance_index_kind_of(const LancePb__IndexMetadata *index);
 /* What stands behind the last point of its details' type, without "IndexDetails": "BTree". */
 struct lake_str lance_index_kind_name(const LancePb__IndexMetadata *index);

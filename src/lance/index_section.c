@@ -25,6 +25,15 @@ lake_status lance_index_section_parse(struct lake_bytes bytes, struct base_arena
     return LAKE_OK;
 }
 
+uint64_t lance_index_max_fragment_id(const LancePb__Manifest *pb)
+{
+    uint64_t id = pb->has_max_fragment_id ? pb->max_fragment_id : 0;
+    for (size_t i = 0; i < pb->n_fragments; i++) {
+        id = BASE_MAX(id, pb->fragments[i]->id);
+    }
+    return id;
+}
+
 struct lake_str lance_index_kind_name(const LancePb__IndexMetadata *index)
 {
     static const char suffix[] = "IndexDetails";
