@@ -80,7 +80,7 @@ test-build: deps-test configure
 	@$(MAKE) build
 
 .PHONY: sanitize
-sanitize: deps-test ## The unit tests under ASan and UBSan, the concurrent ones under TSan; fuzzing
+sanitize: deps-test deps-fuzz ## The unit tests under ASan and UBSan, the concurrent ones under TSan; fuzzing
 	@tools/sanitize
 
 .PHONY: fuzz

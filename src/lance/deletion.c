@@ -300,8 +300,9 @@ static lake_status align_messages(struct lake_bytes bytes, struct base_buffer *o
         status = base_buffer_append(out, bytes.data + at, (size_t)body, err);
         at += (size_t)body;
     }
-    return status == LAKE_OK ? base_buffer_append(out, bytes.data + at, bytes.size - at, err)
-                             : status;
+    return status == LAKE_OK && at < bytes.size
+               ? base_buffer_append(out, bytes.data + at, bytes.size - at, err)
+               : status;
 }
 
 static lake_status read_arrow(struct lake_bytes bytes, struct lance_deletions *deletions,

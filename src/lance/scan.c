@@ -113,8 +113,10 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
         }
     }
     scan->output_count = options->column_count;
-    return lance_row_column_types(scan->row_columns, scan->schema.children + scan->output_count,
-                                  err);
+    return row_columns == 0
+               ? LAKE_OK
+               : lance_row_column_types(scan->row_columns,
+                                        scan->schema.children + scan->output_count, err);
 }
 
 /* What indices say of the filtered columns. */

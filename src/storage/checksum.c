@@ -116,7 +116,7 @@ uint32_t checksum_crc32c(uint32_t crc, struct lake_bytes data)
 {
     (void)pthread_once(&tables_once, fill_tables);
 #ifdef CRC_TARGET
-    if (has_instruction) {
+    if (has_instruction && data.size >= 8) {
         size_t words = data.size & ~(size_t)7;
         crc = ~crc32c_words(~crc, data.data, words);
         data = (struct lake_bytes){data.data + words, data.size - words};
