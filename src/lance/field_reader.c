@@ -12,9 +12,11 @@
 
 #include <string.h>
 
-/* A leaf of the field: where it is read, or nowhere. */
+/* A leaf of the field: where it is read, or nowhere. A struct without fields is a leaf, too: its
+ * column has no values, and the reference writes none that is null. */
 struct leaf_slot {
-    struct lance_leaf_reader *reader; /* NULL: reads as null */
+    struct lance_leaf_reader *reader; /* NULL: there are no values to read */
+    bool stored;                      /* else it reads as null */
     uint64_t rows_per_row;            /* fixed-size lists of structs above it */
 };
 
@@ -49,8 +51,8 @@ static lake_status open_leaf(struct lance_field_reader *reader, const struct lan
 {
     bool leaf_first[LANCE_MAX_LAYERS];
     struct leaf_slot *slot = &reader->leaves[reader->leaf_count++];
-    *slot = (struct leaf_slot){.rows_per_row = path->rows_per_row};
-    if (source.file == NULL)
+    *slot = (struct leaf_slot){.rows_per_row = path->rows_per_row, .stored = source.file != NULL};
+    if (source.file == NULL || field->kind != LANCE_NODE_LEAF)
         return LAKE_OK;
     if (source.column < 0 || (uint32_t)source.column >= source.file->column_count)
         return lake_fail(err, LAKE_DATA_LOSS, "data file %.*s has no column %d, only %u",
@@ -109,7 +111,7 @@ static lake_status open_leaves(struct lance_field_reader *reader, const struct l
     path->below_list = path->below_list || list;
     if (field->kind == LANCE_NODE_FSL_STRUCT)
         status = enter_fsl(field, path, err);
-    if (field->kind == LANCE_NODE_LEAF)
+    if (status == LAKE_OK && (field->kind == LANCE_NODE_LEAF || field->child_count == 0))
         status = open_leaf(reader, field, path, source, err);
     for (size_t i = 0; status == LAKE_OK && i < field->child_count; i++)
         if (field->kind != LANCE_NODE_LEAF)
@@ -293,6 +295,33 @@ static lake_status build_children(const struct lance_field_reader *reader, struc
     return LAKE_OK;
 }
 
+/* Whether something below the field is stored although no leaf has values: structs without fields.
+ * Then the structs around them are there, too. */
+static bool is_stored(struct node node)
+{
+    size_t count = lance_field_leaf_count(node.field);
+    for (size_t i = 0; i < count; i++) {
+        if (node.leaves[i].stored)
+            return true;
+    }
+    return false;
+}
+
+static lake_status build_without_values(const struct lance_field_reader *reader, struct node node,
+                                        uint64_t length, struct ArrowArray *out,
+                                        struct lake_error *err)
+{
+    if (node.field->kind != LANCE_NODE_STRUCT || !is_stored(node))
+        return lance_array_of_nulls(node.type, length, out, err);
+    lake_status status = lance_array_new(length, 1, node.field->child_count, false, out, err);
+    if (status != LAKE_OK)
+        return status;
+    status = build_children(reader, node, length, out, err);
+    if (status != LAKE_OK)
+        out->release(out);
+    return status;
+}
+
 static lake_status build_nested(const struct lance_field_reader *reader, struct node node,
                                 struct lance_layer_out *layer, struct ArrowArray *out,
                                 struct lake_error *err)
@@ -327,7 +356,7 @@ static lake_status build(const struct lance_field_reader *reader, struct node no
 {
     struct lance_layer_out *layer = layer_of(node);
     if (layer == NULL)
-        return lance_array_of_nulls(node.type, length, out, err);
+        return build_without_values(reader, node, length, out, err);
     if (layer->length != length)
         return lake_fail(
             err, LAKE_DATA_LOSS, "field \"%s\" has %llu values where its neighbours have %llu",

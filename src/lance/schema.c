@@ -75,7 +75,7 @@ size_t lance_field_node_count(const struct lance_field *field)
 
 size_t lance_field_leaf_count(const struct lance_field *field)
 {
-    if (field->kind == LANCE_NODE_LEAF) {
+    if (field->kind == LANCE_NODE_LEAF || field->child_count == 0) {
         return 1;
     }
     size_t count = 0;
@@ -87,7 +87,7 @@ size_t lance_field_leaf_count(const struct lance_field *field)
 
 static size_t leaf_ids(const struct lance_field *field, int32_t *out)
 {
-    if (field->kind == LANCE_NODE_LEAF) {
+    if (field->kind == LANCE_NODE_LEAF || field->child_count == 0) {
         out[0] = field->id;
         return 1;
     }

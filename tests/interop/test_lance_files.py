@@ -311,6 +311,25 @@ def test_null_structs_stay_null_after_an_append(tmp_path, storage):
     assert_same(lake_read(tmp_path / "lake", "--columns", "s"), both.select(["s"]))
 
 
+@pytest.mark.parametrize("storage", ["2.0", *VERSIONS])
+def test_structs_without_fields_are_there(tmp_path, storage):
+    """The reference writes none that is null; one that a file lacks altogether is null."""
+    empty = pa.struct([])
+    rows = pa.table({
+        "i": pa.array(range(100)),
+        "alone": pa.array([{}] * 100, empty),
+        "beside": pa.array([{"e": {}, "x": i} for i in range(100)],
+                           pa.struct([("e", empty), ("x", pa.int64())])),
+        "deep": pa.array([{"a": {"b": {}}}] * 100, pa.struct([("a", pa.struct([("b", empty)]))])),
+    })
+    lance.write_dataset(rows, str(tmp_path / "t.lance"), data_storage_version=storage)
+    lance.write_dataset(rows.select(["i"]), str(tmp_path / "t.lance"), mode="append")
+    got = lake_read(tmp_path / "t.lance")
+    assert got.schema.equals(rows.schema)
+    assert got.to_pylist() == rows.to_pylist() + [
+        {"i": i, "alone": None, "beside": None, "deep": None} for i in range(100)]
+
+
 @pytest.mark.parametrize("storage", VERSIONS)
 def test_pages_of_telemetry_are_read_by_pylance_at_any_row(tmp_path, storage):
     """Several pages a column, bit-packed, split and compressed: random access must agree."""
