@@ -8,6 +8,9 @@
 #define TAKEN_SCHEMA "lance"
 #define TAKEN_TABLE  "dataset"
 
+#define FILTERED_BATCH_ROWS  16384
+#define FILTERED_BATCH_BYTES (UINT64_C(8) << 20) /* as a scan's */
+
 /* ---- columns ---- */
 
 struct columns {
@@ -54,6 +57,22 @@ static lake_status find_columns(const struct ArrowSchema *schema, const char *na
     return status;
 }
 
+/* The schema of a scan of these columns. */
+static lake_status projected_schema(struct lance_dataset *dataset, struct columns columns,
+                                    struct ArrowSchema *out, struct lake_error *err)
+{
+    struct lance_scan_options options;
+    struct lance_scan *scan = NULL;
+    lance_scan_options_init(&options);
+    options.columns = columns.indices;
+    options.column_count = columns.count;
+    lake_status status = lance_scan_new(dataset, &options, &scan, err);
+    if (status == LAKE_OK && ArrowSchemaDeepCopy(lance_scan_schema(scan), out) != NANOARROW_OK)
+        status = base_fail_no_memory(err, sizeof(*out));
+    lance_scan_free(scan);
+    return status;
+}
+
 /* ---- printing ---- */
 
 /* Releases the stream. */
@@ -76,50 +95,52 @@ static lake_status print(const struct lance_arguments *arguments, struct ArrowAr
 
 /* ---- cat ---- */
 
-static lake_status append_name(struct base_buffer *sql, const char *name, struct lake_error *err)
-{
-    lake_status status = base_buffer_append(sql, "\"", 1, err);
-    for (; *name != '\0' && status == LAKE_OK; name++)
-        status = base_buffer_append(sql, *name == '"' ? "\"\"" : name, *name == '"' ? 2 : 1, err);
-    return status == LAKE_OK ? base_buffer_append(sql, "\"", 1, err) : status;
-}
-
-static lake_status filtered_sql(const struct lance_arguments *arguments,
-                                const struct ArrowSchema *schema, struct columns columns,
-                                struct base_buffer *sql, struct lake_error *err)
-{
-    lake_status status = base_buffer_printf(sql, err, "SELECT ");
-    for (size_t i = 0; i < columns.count && status == LAKE_OK; i++) {
-        if (i > 0)
-            status = base_buffer_append(sql, ", ", 2, err);
-        if (status == LAKE_OK)
-            status = append_name(sql, schema->children[columns.indices[i]]->name, err);
-    }
-    if (status == LAKE_OK)
-        status = base_buffer_printf(
-            sql, err, " FROM " TAKEN_SCHEMA "." TAKEN_TABLE " WHERE (\n%s\n)", arguments->filter);
-    return status;
-}
-
-/* The engine's result as a stream. */
+/* The rows that pass are found by the engine and taken by their addresses, as batches of bounded
+ * size: the engine lacks some of Arrow's types (docs/types.md), and rows have the same ones with and
+ * without a filter. */
 struct filtered {
+    struct lance_dataset *dataset;
+    struct columns columns;
+    struct ArrowSchema schema;
     struct sql_engine *engine;
     struct sql_query *query;
+    struct ArrowArray found; /* addresses */
+    int64_t taken;           /* of these */
+    int64_t batch_rows;
     struct lake_error error;
 };
 
 static int filtered_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 {
     struct filtered *filtered = stream->private_data;
-    return ArrowSchemaDeepCopy(sql_query_schema(filtered->query), out);
+    return ArrowSchemaDeepCopy(&filtered->schema, out);
 }
 
 static int filtered_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
 {
     struct filtered *filtered = stream->private_data;
-    bool end = false;
+    struct ArrowArray *found = &filtered->found;
     memset(out, 0, sizeof(*out));
-    return sql_query_next(filtered->query, out, &end, &filtered->error) == LAKE_OK ? 0 : EIO;
+    while (found->release == NULL || filtered->taken == found->length) {
+        bool end = false;
+        if (found->release != NULL)
+            ArrowArrayRelease(found);
+        filtered->taken = 0;
+        if (sql_query_next(filtered->query, found, &end, &filtered->error) != LAKE_OK)
+            return EIO;
+        if (end)
+            return 0;
+    }
+    const struct ArrowArray *addresses = found->children[0];
+    const uint64_t *rows =
+        (const uint64_t *)addresses->buffers[1] + addresses->offset + filtered->taken;
+    int64_t count = BASE_MIN(found->length - filtered->taken, filtered->batch_rows);
+    filtered->taken += count;
+    return lance_take(filtered->dataset, LANCE_TAKE_ADDRESSES, rows, (size_t)count,
+                      filtered->columns.indices, filtered->columns.count, out,
+                      &filtered->error) == LAKE_OK
+               ? 0
+               : EIO;
 }
 
 static const char *filtered_error(struct ArrowArrayStream *stream)
@@ -131,42 +152,64 @@ static const char *filtered_error(struct ArrowArrayStream *stream)
 static void filtered_release(struct ArrowArrayStream *stream)
 {
     struct filtered *filtered = stream->private_data;
+    if (filtered->found.release != NULL)
+        ArrowArrayRelease(&filtered->found);
+    if (filtered->schema.release != NULL)
+        ArrowSchemaRelease(&filtered->schema);
     sql_query_free(filtered->query);
     sql_engine_free(filtered->engine);
     stream->release = NULL;
 }
 
-/* The predicate is SQL, so the engine reads it; row order is the scan's. */
+/* The statement that finds them; row order is the scan's. */
+static lake_status find_rows(struct filtered *filtered, const char *filter, struct lake_error *err)
+{
+    struct sql_engine_options options;
+    struct base_buffer sql;
+    struct sql_table table = {.catalog = "lake",
+                              .schema = TAKEN_SCHEMA,
+                              .table = TAKEN_TABLE,
+                              .dataset = filtered->dataset,
+                              .row_addresses = true};
+    base_buffer_init(&sql, (size_t)16 << 20);
+    sql_engine_options_init(&options);
+    lake_status status = sql_engine_open(&options, &filtered->engine, err);
+    if (status == LAKE_OK)
+        status = sql_expression_check(filtered->engine, base_str_of(filter), err);
+    if (status == LAKE_OK)
+        status = base_buffer_printf(&sql, err,
+                                    "SELECT \"" SQL_ROW_ADDRESS "\" FROM " TAKEN_SCHEMA
+                                    "." TAKEN_TABLE " WHERE (\n%s\n)",
+                                    filter);
+    if (status == LAKE_OK)
+        status = sql_query_prepare(filtered->engine,
+                                   (struct lake_str){(const char *)sql.data, sql.size}, &table, 1,
+                                   NULL, &filtered->query, err);
+    base_buffer_fini(&sql);
+    return status;
+}
+
 static lake_status cat_filtered(const struct lance_arguments *arguments,
                                 struct lance_dataset *dataset, struct columns columns,
                                 struct lake_error *err)
 {
-    struct filtered filtered = {0};
-    struct sql_engine_options options;
-    struct base_buffer sql;
-    struct sql_table table = {
-        .catalog = "lake", .schema = TAKEN_SCHEMA, .table = TAKEN_TABLE, .dataset = dataset};
+    uint64_t row_bytes = BASE_MAX(lance_dataset_row_bytes(dataset), (uint64_t)1);
+    uint64_t rows = BASE_MIN(FILTERED_BATCH_BYTES / row_bytes, (uint64_t)FILTERED_BATCH_ROWS);
+    struct filtered filtered = {.dataset = dataset,
+                                .columns = columns,
+                                .batch_rows = (int64_t)BASE_MAX(rows, (uint64_t)1)};
     struct ArrowArrayStream stream = {.get_schema = filtered_schema,
                                       .get_next = filtered_next,
                                       .get_last_error = filtered_error,
                                       .release = filtered_release,
                                       .private_data = &filtered};
-    base_buffer_init(&sql, (size_t)16 << 20);
-    sql_engine_options_init(&options);
-    lake_status status = filtered_sql(arguments, lance_dataset_schema(dataset), columns, &sql, err);
+    lake_status status = projected_schema(dataset, columns, &filtered.schema, err);
     if (status == LAKE_OK)
-        status = sql_engine_open(&options, &filtered.engine, err);
-    if (status == LAKE_OK)
-        status = sql_expression_check(filtered.engine, base_str_of(arguments->filter), err);
-    if (status == LAKE_OK)
-        status =
-            sql_query_prepare(filtered.engine, (struct lake_str){(const char *)sql.data, sql.size},
-                              &table, 1, NULL, &filtered.query, err);
+        status = find_rows(&filtered, arguments->filter, err);
     if (status == LAKE_OK)
         status = print(arguments, &stream, err);
     else
         filtered_release(&stream);
-    base_buffer_fini(&sql);
     return status;
 }
 
@@ -254,22 +297,6 @@ static void taken_release(struct ArrowArrayStream *stream)
     if (taken->rows.release != NULL)
         taken->rows.release(&taken->rows);
     stream->release = NULL;
-}
-
-/* The schema of a scan of these columns. */
-static lake_status projected_schema(struct lance_dataset *dataset, struct columns columns,
-                                    struct ArrowSchema *out, struct lake_error *err)
-{
-    struct lance_scan_options options;
-    struct lance_scan *scan = NULL;
-    lance_scan_options_init(&options);
-    options.columns = columns.indices;
-    options.column_count = columns.count;
-    lake_status status = lance_scan_new(dataset, &options, &scan, err);
-    if (status == LAKE_OK && ArrowSchemaDeepCopy(lance_scan_schema(scan), out) != NANOARROW_OK)
-        status = base_fail_no_memory(err, sizeof(*out));
-    lance_scan_free(scan);
-    return status;
 }
 
 lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake_error *err)

@@ -98,6 +98,9 @@ class Source
     struct sql_source source;
 };
 
+/* The engine's number of a source's last column when no * stands for it. */
+const column_t HIDDEN_COLUMN = VIRTUAL_COLUMN_START;
+
 class LakeTable : public TableCatalogEntry
 {
   public:
@@ -107,11 +110,15 @@ class LakeTable : public TableCatalogEntry
         : TableCatalogEntry(catalog, schema, info), at_version(at_version),
           source(std::move(source)), arrow(std::move(arrow)), unreadable(std::move(unreadable))
     {
+        if (this->source->source.hides_last) {
+            hidden = TableColumn(this->arrow.GetNames().back(), this->arrow.GetTypes().back());
+        }
     }
 
     uint64_t at_version;
     shared_ptr<Source> source;
-    ArrowTableSchema arrow;
+    ArrowTableSchema arrow; /* of all the source's columns */
+    TableColumn hidden;     /* the last of them, when no * stands for it */
     unordered_map<idx_t, string> unreadable; /* columns, and why */
 
     TableFunction GetScanFunction(ClientContext &context, unique_ptr<FunctionData> &bind) override;
@@ -132,6 +139,9 @@ class LakeTable : public TableCatalogEntry
     {
         virtual_column_map_t result;
         result.insert(make_pair(COLUMN_IDENTIFIER_EMPTY, TableColumn("", LogicalType::BOOLEAN)));
+        if (source->source.hides_last) {
+            result.insert(make_pair(HIDDEN_COLUMN, hidden));
+        }
         return result;
     }
     vector<column_t> GetRowIdColumns() const override

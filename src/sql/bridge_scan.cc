@@ -384,16 +384,22 @@ unique_ptr<GlobalTableFunctionState> ScanInitGlobal(ClientContext &context,
     if (!result->state) {
         throw PermissionException("this connection has no tables");
     }
+    auto columns = input.column_ids; /* as the source counts them */
     vector<LogicalType> types;
-    for (auto column : input.column_ids) {
-        types.push_back(column == COLUMN_IDENTIFIER_EMPTY
-                            ? LogicalType::BOOLEAN
-                            : bind.table.GetColumn(LogicalIndex(column)).Type());
+    for (auto &column : columns) {
+        if (column == HIDDEN_COLUMN) {
+            column = bind.table.arrow.GetTypes().size() - 1;
+            types.push_back(bind.table.hidden.type);
+        } else {
+            types.push_back(column == COLUMN_IDENTIFIER_EMPTY
+                                ? LogicalType::BOOLEAN
+                                : bind.table.GetColumn(LogicalIndex(column)).Type());
+        }
     }
     FilterPush push;
     if (input.filters) {
         for (auto &entry : input.filters->filters) {
-            auto column = input.column_ids[entry.first];
+            auto column = columns[entry.first];
             push.Add(*entry.second, entry.first, column, *result->arrow->at(column), true);
         }
     }
@@ -405,19 +411,19 @@ unique_ptr<GlobalTableFunctionState> ScanInitGlobal(ClientContext &context,
     vector<column_t> kept;
     vector<LogicalType> kept_types;
     for (auto position : input.projection_ids) {
-        kept.push_back(input.column_ids[position]);
+        kept.push_back(columns[position]);
         kept_types.push_back(types[position]);
     }
-    result->scan = OpenScan(*result, prune ? kept : input.column_ids, push, context);
+    result->scan = OpenScan(*result, prune ? kept : columns, push, context);
     result->residual = Residual(*result, push, types);
     if (prune && result->residual) {
         result->source->source.methods->scan_free(result->scan);
         result->scan = nullptr;
-        result->scan = OpenScan(*result, input.column_ids, push, context);
+        result->scan = OpenScan(*result, columns, push, context);
         result->output_columns = input.projection_ids;
     }
     auto pruned = prune && !result->residual;
-    result->columns = pruned ? std::move(kept) : input.column_ids;
+    result->columns = pruned ? std::move(kept) : std::move(columns);
     result->types = pruned ? std::move(kept_types) : std::move(types);
     auto &source = result->source->source;
     auto schema = source.methods->schema(source.object);

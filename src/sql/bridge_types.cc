@@ -131,7 +131,8 @@ unique_ptr<LakeTable> MakeTable(ClientContext &context, Catalog &catalog, LakeSc
     unordered_map<idx_t, string> unreadable;
     AddColumns(context, plain.arrow_schema, arrow, unreadable);
     CreateTableInfo info(schema, table.table);
-    for (idx_t i = 0; i < arrow.GetNames().size(); i++) {
+    auto shown = arrow.GetNames().size() - (source->source.hides_last ? 1 : 0);
+    for (idx_t i = 0; i < shown; i++) {
         info.columns.AddColumn(ColumnDefinition(
             arrow.GetNames()[i],
             MarkTypes(arrow.GetTypes()[i], *arrow_schema->children[i], file_name)));

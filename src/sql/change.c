@@ -75,7 +75,7 @@ lake_status sql_change_statement(struct sql_engine *engine, const char *schema, 
                                  const struct sql_assignment *assignments, size_t count,
                                  struct base_buffer *out, struct lake_error *err)
 {
-    lake_status status = base_buffer_printf(out, err, "SELECT " SQL_ROW_ADDRESS);
+    lake_status status = base_buffer_printf(out, err, "SELECT \"" SQL_ROW_ADDRESS "\"");
     for (size_t i = 0; i < count && status == LAKE_OK; i++) {
         status = append_value(engine, &assignments[i], out, err);
     }
@@ -92,7 +92,7 @@ lake_status sql_change_statement(struct sql_engine *engine, const char *schema, 
         status = append_name(out, table, err);
     }
     if (status == LAKE_OK) {
-        status = base_buffer_printf(out, err, " WHERE (\n%.*s\n) ORDER BY " SQL_ROW_ADDRESS,
+        status = base_buffer_printf(out, err, " WHERE (\n%.*s\n) ORDER BY \"" SQL_ROW_ADDRESS "\"",
                                     LAKE_STR_FMT(predicate));
     }
     return status;

@@ -295,8 +295,8 @@ static lake_status make_schema(struct source *source, struct lake_error *err)
         if (source->addresses && strcasecmp(schema->children[i]->name, SQL_ROW_ADDRESS) == 0) {
             ArrowSchemaRelease(&made);
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "the table has a column called " SQL_ROW_ADDRESS
-                             ": rename it to change rows of the table");
+                             "the table has a column called \"" SQL_ROW_ADDRESS
+                             "\", as row addresses are: rename it");
         }
         ArrowSchemaRelease(made.children[i]);
         code = ArrowSchemaDeepCopy(schema->children[i], made.children[i]);
@@ -351,7 +351,8 @@ lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_address
         source_unref(source);
         return status;
     }
-    *out = (struct sql_source){.methods = &METHODS, .object = source};
+    *out = (struct sql_source){
+        .methods = &METHODS, .object = source, .hides_last = source->addresses};
     return LAKE_OK;
 }
 

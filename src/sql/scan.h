@@ -93,6 +93,7 @@ struct sql_source_methods {
 struct sql_source {
     const struct sql_source_methods *methods;
     void *object;
+    bool hides_last; /* the last column is there for whoever names it; no * stands for it */
 };
 
 #endif

@@ -75,9 +75,11 @@ struct sql_table {
     const char *table;
     uint64_t at_version; /* as in the reference that this one answers; 0: none */
     struct lance_dataset *dataset;
-    bool row_addresses; /* SQL_ROW_ADDRESS, a uint64, follows the table's columns */
+    bool row_addresses; /* SQL_ROW_ADDRESS, a uint64, is there beside the table's columns */
 };
-#define SQL_ROW_ADDRESS "_rowaddr" /* fragment id << 32 | offset in the fragment */
+/* Fragment id << 32 | offset in the fragment. Only who names it meets it, and no user does: `*`,
+ * COLUMNS and the row as a struct are without it. */
+#define SQL_ROW_ADDRESS "lake:row address"
 
 struct sql_query_options {
     int64_t batch_rows;         /* target rows of a result batch; default 65536 */

@@ -1,5 +1,6 @@
 """`lake lance …` on datasets of pylance's, and pylance on those that it wrote."""
 
+import decimal
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import arrow_types
 from lake_server import LAKE, clean_environment
 
 FRAGMENT_ROWS = 4000
@@ -152,6 +154,55 @@ def test_cat_filters_by_sql(dataset):
     want = dataset.to_table(columns=["id", "text"], filter="x < 0.25 AND text LIKE 'row1%'")
     assert 0 < got.num_rows < dataset.count_rows()
     assert got.to_pylist() == want.to_pylist()
+
+
+def plain(column):
+    """To be compared: dictionaries may be numbered in another way, and NaN is one value."""
+    array = column.combine_chunks()
+    array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary_decode()
+    return arrow_types.bits(array.cast(pa.float32()) if array.type == pa.float16() else array)
+
+
+def test_rows_have_the_same_types_with_and_without_a_filter(tmp_path):
+    """Also the types that the SQL engine lacks, which it never sees."""
+    count = 500
+    rows = arrow_types.make_table().take(list(range(count)))
+    for name, array in {
+            "nothing": pa.nulls(count),
+            "dec76": pa.array([decimal.Decimal(i).scaleb(50) for i in range(count)],
+                              pa.decimal256(76, 3)),
+            "empty": pa.array([{}] * count, pa.struct([])),
+            "month": pa.array([f"m{i % 5}" for i in range(count)],
+                              pa.large_utf8()).dictionary_encode().cast(
+                                  pa.dictionary(pa.uint16(), pa.large_utf8()))}.items():
+        rows = rows.append_column(pa.field(name, array.type, metadata={"unit": name}), array)
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(rows, path, max_rows_per_file=100)
+    made = lance.dataset(path)
+    made.delete("id % 3 = 0")
+    whole = arrow("lance", "cat", path)
+    assert whole.schema.equals(rows.schema) and whole.num_rows == count - count // 3 - 1
+    for predicate, keep in (("true", lambda i: True), ("false", lambda i: False),
+                            ("id % 7 = 1 OR id > 480", lambda i: i % 7 == 1 or i > 480)):
+        got = arrow("lance", "cat", path, "--filter", predicate)
+        want = whole.filter(pa.array([keep(i) for i in whole["id"].to_pylist()]))
+        assert got.schema.equals(whole.schema, check_metadata=True), predicate
+        for name in whole.column_names:
+            assert plain(got[name]).equals(plain(want[name])), (predicate, name)
+
+
+def test_filters_see_the_columns_and_nothing_else(tmp_path):
+    lance.write_dataset(pa.table({"id": [1, 2, 3], "twice": [1, 4, 9]}), str(tmp_path / "a.lance"))
+    for predicate, want in (("COLUMNS(*) > 1", [2, 3]), ("dataset = {id: 2, twice: 4}", [2]),
+                            ("len(list_value(*COLUMNS(*))) = 2", [1, 2, 3])):
+        got = arrow("lance", "cat", tmp_path / "a.lance", "--filter", predicate)
+        assert got["id"].to_pylist() == want, predicate
+    for name in ("_rowaddr", "_rowid", "rowid"):
+        done = run("lance", "cat", tmp_path / "a.lance", "--filter", f"{name} >= 0", check=False)
+        assert done.returncode == 1 and f'"{name}" not found' in done.stderr.decode()
+        assert "address" not in done.stderr.decode()
 
 
 def test_cat_writes_csv_json_and_files(dataset, tmp_path):
