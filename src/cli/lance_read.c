@@ -96,8 +96,8 @@ static lake_status print(const struct lance_arguments *arguments, struct ArrowAr
 /* ---- cat ---- */
 
 /* The rows that pass are found by the engine and taken by their addresses, as batches of bounded
- * size: the engine lacks some of Arrow's types (docs/types.md), and rows have the same ones with and
- * without a filter. */
+ * size: the engine lacks some of Arrow's types (docs/types.md), and rows have the same ones with
+ * and without a filter. */
 struct filtered {
     struct lance_dataset *dataset;
     struct columns columns;
@@ -182,9 +182,9 @@ static lake_status find_rows(struct filtered *filtered, const char *filter, stru
                                     "." TAKEN_TABLE " WHERE (\n%s\n)",
                                     filter);
     if (status == LAKE_OK)
-        status = sql_query_prepare(filtered->engine,
-                                   (struct lake_str){(const char *)sql.data, sql.size}, &table, 1,
-                                   NULL, &filtered->query, err);
+        status =
+            sql_query_prepare(filtered->engine, (struct lake_str){(const char *)sql.data, sql.size},
+                              &table, 1, NULL, &filtered->query, err);
     base_buffer_fini(&sql);
     return status;
 }
@@ -195,9 +195,8 @@ static lake_status cat_filtered(const struct lance_arguments *arguments,
 {
     uint64_t row_bytes = BASE_MAX(lance_dataset_row_bytes(dataset), (uint64_t)1);
     uint64_t rows = BASE_MIN(FILTERED_BATCH_BYTES / row_bytes, (uint64_t)FILTERED_BATCH_ROWS);
-    struct filtered filtered = {.dataset = dataset,
-                                .columns = columns,
-                                .batch_rows = (int64_t)BASE_MAX(rows, (uint64_t)1)};
+    struct filtered filtered = {
+        .dataset = dataset, .columns = columns, .batch_rows = (int64_t)BASE_MAX(rows, (uint64_t)1)};
     struct ArrowArrayStream stream = {.get_schema = filtered_schema,
                                       .get_next = filtered_next,
                                       .get_last_error = filtered_error,

@@ -117,8 +117,8 @@ class LakeTable : public TableCatalogEntry
 
     uint64_t at_version;
     shared_ptr<Source> source;
-    ArrowTableSchema arrow; /* of all the source's columns */
-    TableColumn hidden;     /* the last of them, when no * stands for it */
+    ArrowTableSchema arrow;                  /* of all the source's columns */
+    TableColumn hidden;                      /* the last of them, when no * stands for it */
     unordered_map<idx_t, string> unreadable; /* columns, and why */
 
     TableFunction GetScanFunction(ClientContext &context, unique_ptr<FunctionData> &bind) override;

@@ -351,8 +351,8 @@ lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_address
         source_unref(source);
         return status;
     }
-    *out = (struct sql_source){
-        .methods = &METHODS, .object = source, .hides_last = source->addresses};
+    *out =
+        (struct sql_source){.methods = &METHODS, .object = source, .hides_last = source->addresses};
     return LAKE_OK;
 }
 
