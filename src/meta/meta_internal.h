@@ -3,7 +3,7 @@
  *
  * Everything below the wire hangs on one `struct meta_authority`: the registry in its key-value
  * store, the stores of tables and sidecars, and the gates that make one writer a table. The files
- * that speak Flight (receive.c, service.c) only translate.
+ * that speak Flight (receive.c, service.c, service_actions.c) only translate.
  *
  * Keys of the registry (names folded to lower case, see names.c):
  *   a/format, a/authority          written once
@@ -25,6 +25,7 @@
 #include "meta.h"
 
 #include <arrow/arrow.h>
+#include <flight/flight.h>
 #include <kv/kv.h>
 #include <lake.pb-c.h>
 #include <lance/lance.h>
@@ -546,6 +547,17 @@ lake_status meta_recover(struct meta_authority *authority, struct meta_recovery 
 /* Registers the tables at the data directory's present path, when that is not the last one. */
 lake_status meta_relocate(struct meta_authority *authority, uint64_t *moved,
                           struct lake_error *err);
+
+/* ---- service_actions.c ---- */
+
+/* The actions are numbered from 0 to meta_action_count() - 1. */
+size_t meta_action_count(void);
+struct flight_action_type meta_action_type(size_t action);
+
+/* Does what `asked` names; the reply's message goes behind what `out` holds. */
+lake_status meta_action_run(struct meta_authority *authority, const struct meta_identity *identity,
+                            const struct meta_wait *wait, const struct flight_action *asked,
+                            struct base_buffer *out, struct lake_error *err);
 
 /* Packs a protobuf message behind what `out` holds. */
 lake_status meta_pb_pack(const ProtobufCMessage *message, struct base_buffer *out,
