@@ -240,6 +240,7 @@ struct part_listing {
     struct upload *upload;
     struct storage_part *parts;
     size_t count, page_start;
+    uint32_t number, page_number; /* the last one seen, and the last one of the page before */
     struct storage_part entry;
     char marker[16];
     bool truncated;
@@ -270,13 +271,32 @@ static void take_part_field(struct part_listing *listing, const struct xml_reade
         (void)snprintf(entry->checksum, sizeof(entry->checksum), "%.*s", LAKE_STR_FMT(text));
 }
 
+/* Some services list a part that was sent twice as two. When both are alike it does not matter
+ * which one counts; when they differ nobody can tell, and the part is as good as missing. */
+static void add_repeated_part(struct part_listing *listing)
+{
+    const struct storage_part *entry = &listing->entry;
+    if (listing->count == listing->page_start)
+        return;
+    const struct storage_part *last = &listing->parts[listing->count - 1];
+    if (last->number == entry->number &&
+        (last->size_bytes != entry->size_bytes || strcmp(last->etag, entry->etag) != 0))
+        listing->count--;
+}
+
 static void add_part(struct part_listing *listing)
 {
-    uint32_t before = listing->count == 0 ? 0 : listing->parts[listing->count - 1].number;
-    if (listing->entry.number <= before || listing->entry.etag[0] == '\0')
+    uint32_t number = listing->entry.number;
+    if (number < listing->number || number <= listing->page_number ||
+        listing->entry.etag[0] == '\0') {
         listing->wrong = "its parts are not in ascending order, or lack a number or ETag";
-    else
+        return;
+    }
+    if (number > listing->number)
         listing->parts[listing->count++] = listing->entry;
+    else
+        add_repeated_part(listing);
+    listing->number = number;
 }
 
 static enum s3_verdict check_parts(void *context, struct s3_call *call, struct lake_error *err)
@@ -286,6 +306,7 @@ static enum s3_verdict check_parts(void *context, struct s3_call *call, struct l
     enum xml_event event = XML_BAD;
     bool right_root = false;
     listing->count = listing->page_start;
+    listing->number = listing->page_number;
     listing->truncated = false;
     listing->wrong = NULL;
     listing->marker[0] = '\0';
@@ -304,7 +325,7 @@ static enum s3_verdict check_parts(void *context, struct s3_call *call, struct l
     }
     xml_reader_fini(&reader);
     if (listing->wrong == NULL && event == XML_END && right_root && listing->truncated &&
-        (listing->marker[0] == '\0' || listing->count == listing->page_start))
+        (listing->marker[0] == '\0' || listing->number == listing->page_number))
         listing->wrong = "it is not whole and does not say how to go on";
     if (listing->wrong != NULL) {
         (void)lake_fail(err, LAKE_DATA_LOSS, "the list of parts of object %.*s is not usable: %s",
@@ -331,6 +352,7 @@ static lake_status list_parts_page(struct part_listing *listing, const char *mar
     call.check = check_parts;
     call.context = listing;
     listing->page_start = listing->count;
+    listing->page_number = listing->number;
     lake_status status = s3_call_run(&call, err);
     s3_call_fini(&call);
     return status;

@@ -251,7 +251,8 @@ lake_status storage_multipart_reopen(struct storage_store *store, struct lake_st
 /* Whether the store has multipart uploads at all. */
 bool storage_has_multipart(const struct storage_store *store);
 const char *storage_multipart_id(const struct storage_multipart *upload);
-/* What the store holds, ascending by number, over all pages; base_free it. */
+/* What the store holds, ascending by number, over all pages, without parts of which it lists two
+ * that differ; base_free it. */
 lake_status storage_multipart_parts(struct storage_multipart *upload, struct storage_part **out,
                                     size_t *count, struct lake_error *err);
 lake_status storage_multipart_part_start(struct storage_multipart *upload, uint32_t number,

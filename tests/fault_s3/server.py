@@ -26,11 +26,13 @@ complete, abort, parts, uploads), "key", "part". `do` holds any of:
 
 Of the server itself: "clock_s" (its clock is so far ahead), "expired" (session tokens that have
 expired), "page" (most keys or parts of a listing's page), "empty_pages" (so many pages of a listing
-without keys first), "region" (requests signed for another are told so), "etags" (false: none).
+without keys first), "region" (requests signed for another are told so), "etags" (false: none),
+"lists_repeats" (a part that was sent twice is listed twice).
 """
 
 import base64
 import calendar
+import collections
 import email.utils
 import hashlib
 import http.server
@@ -239,6 +241,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return error(404, "NoSuchUpload")
         number = int(self.query["partNumber"])
         found[1][number] = self.body
+        self.server.sent[self.query["uploadId"], number] += 1
         return Reply(200, b"", {"ETag": etag_of(self.body)})
 
     def on_parts(self):
@@ -250,6 +253,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         numbers = sorted(number for number in found[1] if number > after)
         more = len(numbers) > limit
         numbers = numbers[:limit]
+        if self.server.script.get("lists_repeats"):
+            numbers = [n for n in numbers for _ in range(self.server.sent[self.query["uploadId"], n])]
         parts = "".join(f"<Part><PartNumber>{n}</PartNumber><Size>{len(found[1][n])}</Size>"
                         f"<ETag>{escape(etag_of(found[1][n]))}</ETag></Part>" for n in numbers)
         marker = f"<NextPartNumberMarker>{numbers[-1]}</NextPartNumberMarker>" if more else ""
@@ -407,6 +412,7 @@ class FaultServer(http.server.ThreadingHTTPServer):
         self.objects = {key: (content(key, size), {})
                         for key, size in script.get("objects", {}).items()}
         self.uploads, self.last, self.requests = {}, {}, []
+        self.sent = collections.Counter()
         self.rules = [dict(rule) for rule in script.get("faults", [])]
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})

@@ -16,11 +16,12 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from counting_proxy import CountingProxy  # noqa: E402
 from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY  # noqa: E402
 
 MIB = 1 << 20
 GIB = 1 << 30
-FEW = 8 * MIB  # what requests, listings and logs may take beside a GiB
+FEW = 8 * MIB  # what requests, listings and logs may take beside an object
+LARGE = {"versitygw": GIB, "weed": 384 * MIB}
 
 
 def credentials(endpoint):
@@ -54,12 +55,6 @@ def process_io(pid):
     return int(fields["rchar"]) + int(fields["wchar"])
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    with VersityGW(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 def write_file(path, size):
     block = random.Random(3).randbytes(16 * MIB)
     with open(path, "wb") as file:
@@ -68,11 +63,18 @@ def write_file(path, size):
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
+def large(s3, tmp_path_factory):
     path = tmp_path_factory.mktemp("large") / "run.mcap"
-    write_file(path, GIB)
+    write_file(path, LARGE[s3.name])
     yield path
     path.unlink()
+
+
+def server_settings(s3, prefix):
+    """A stage and tables of the test's own."""
+    return {**credentials(s3.endpoint), "LAKE_S3_BUCKET": BUCKET,
+            "LAKE_TABLE_PREFIX": f"{prefix}/tables",
+            "LAKE_MANAGED_OBJECT_PREFIX": f"{prefix}/objects"}
 
 
 def file_digest(path):
@@ -94,7 +96,8 @@ def move(proxy, source, copy, env=None):
 
 def test_no_byte_of_an_object_passes_the_servers_in_s3(s3, large, tmp_path):
     with CountingProxy(urllib.parse.urlsplit(s3.endpoint).netloc) as store:
-        env = {**credentials(f"http://{store.address}"), "LAKE_S3_BUCKET": BUCKET}
+        env = {**server_settings(s3, "bytes"),
+               "AWS_ENDPOINT_URL_S3": f"http://{store.address}"}
         with LakeServer(tmp_path / "data", env) as server, CountingProxy(server.address) as query:
             before = process_io(server.pid)
             put_peak, get_peak = move(query, large, tmp_path / "copy", credentials(s3.endpoint))
@@ -124,7 +127,7 @@ def test_no_byte_of_an_object_passes_the_servers_on_a_disk(tmp_path, size):
 def test_5_gib_go_in_and_out_in_constant_memory(s3, tmp_path):
     source = tmp_path / "source"
     write_file(source, 5 * GIB)
-    env = {**credentials(s3.endpoint), "LAKE_S3_BUCKET": BUCKET}
+    env = server_settings(s3, "5-gib")
     with LakeServer(tmp_path / "data", env) as server, CountingProxy(server.address) as query:
         put_peak, get_peak = move(query, source, tmp_path / "copy", credentials(s3.endpoint))
         assert query.count < FEW
@@ -141,10 +144,10 @@ def seek(address, location, parts, env):
 
 def test_case_O15_small_reads_fetch_little(s3, large, tmp_path):
     """100 places of 64 KiB: at most four times what is asked for, with the digests that verify."""
-    env = {**credentials(s3.endpoint), "LAKE_S3_BUCKET": BUCKET}
+    size = large.stat().st_size
     places = random.Random(9)
-    parts = [(places.randrange(GIB - 65536), 65536) for _ in range(100)]
-    with LakeServer(tmp_path / "data", env) as server:
+    parts = [(places.randrange(size - 65536), 65536) for _ in range(100)]
+    with LakeServer(tmp_path / "data", server_settings(s3, "small-reads")) as server:
         out, _ = run(server.address, "put", large, "--json", env=credentials(s3.endpoint))
         location = json.loads(out)
         key = location["uri"].removeprefix(f"s3://{BUCKET}/")
@@ -160,7 +163,7 @@ def test_case_O15_small_reads_fetch_little(s3, large, tmp_path):
             # Without digests there are no more than two units for a read that lies in both.
             s3.boto3().delete_object(Bucket=BUCKET, Key=key + ".chunks")
             store.count = 0
-            done = seek(server.address, location, [(5, 4096), (GIB // 2, 4096), (GIB - 9, 9)],
+            done = seek(server.address, location, [(5, 4096), (size // 2, 4096), (size - 9, 9)],
                         client)
             assert (done.returncode, done.stderr) == (0, b"unverified\n")
             assert store.count < 3 * 65536 + 30_000

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
-from s3_servers import BUCKET, SECRET_KEY, SeaweedFS, VersityGW  # noqa: E402
+from s3_servers import BUCKET, SECRET_KEY  # noqa: E402
 from server import crc32c_text  # noqa: E402
 
 MIB = 1024 * 1024
@@ -22,10 +22,9 @@ AWKWARD = ["plain", "a b", "a+b", "a%2Bb", "a%b", "a&b=c", "a?b#c", "a:b;c@d,e",
            "\U0001F916", "\u4e2d\u6587", "\x7f", "..dots..", "...", "x" * 200]
 
 
-@pytest.fixture(scope="module", params=[VersityGW, SeaweedFS], ids=lambda cls: cls.name)
-def server(request, tmp_path_factory):
-    with request.param(tmp_path_factory.mktemp(request.param.name)) as started:
-        yield started
+@pytest.fixture(scope="module")
+def server(s3):
+    return s3
 
 
 @pytest.fixture(scope="module")
@@ -287,12 +286,6 @@ def test_a_child_store_sees_only_what_is_below_its_prefix(server, client, tmp_pa
 
 
 # ---- the strict server only ----
-
-@pytest.fixture(scope="module")
-def strict(tmp_path_factory):
-    with VersityGW(tmp_path_factory.mktemp("strict"), virtual_domain="localhost") as started:
-        yield started
-
 
 def test_checksums_are_kept_by_the_server(strict, tmp_path):
     small, large = tmp_path / "small", tmp_path / "large"

@@ -21,16 +21,10 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
 from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY  # noqa: E402
 from server import FaultServer, crc32c_text  # noqa: E402
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    with VersityGW(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 def credentials(**more):

@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from lake_server import LAKE, LakeServer, clean_environment
-from s3_servers import BUCKET, VersityGW
+from s3_servers import BUCKET
 from test_s3_lake import credentials, settings
 from test_s3_lake import dataset as s3_dataset
 from test_table_versions import dataset, failure, make, said
@@ -125,8 +125,8 @@ def test_a_branch_moves_with_its_table(tmp_path):
         assert ids(server, "b.m", "three") == [0, 1, 8]
 
 
-def test_branches_of_a_table_in_a_bucket(tmp_path):
-    with VersityGW(tmp_path / "s3") as s3, LakeServer(tmp_path / "data", settings(s3, "br")) as server:
+def test_branches_of_a_table_in_a_bucket(s3, tmp_path):
+    with LakeServer(tmp_path / "data", settings(s3, "br")) as server:
         env = credentials(AWS_ENDPOINT_URL_S3=s3.endpoint)
         server.run("table", "create", "b.s", "--column", "id:int64!")
         for i in range(3):

@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
 from credential_services import Services  # noqa: E402
 from lake_server import BUILD, LakeServer, clean_environment  # noqa: E402
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY  # noqa: E402
 from server import FaultServer, content  # noqa: E402
 
 MIB = 1024 * 1024
@@ -78,12 +78,6 @@ def read(server, call, location, *numbers, token=None, pause=None):
 def assert_fails(done, code, text=""):
     assert done.returncode == 1 and done.stderr.startswith(code + ":"), done.stderr
     assert text in done.stderr, done.stderr
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory):
-    with VersityGW(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -331,8 +325,8 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def odd(s3, tmp_path_factory):
-    Service.behind = s3.endpoint.removeprefix("http://")
+def odd(strict, tmp_path_factory):
+    Service.behind = strict.endpoint.removeprefix("http://")
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=service.serve_forever, daemon=True).start()
     env = {**settings(f"http://127.0.0.1:{service.server_port}"),

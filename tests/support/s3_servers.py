@@ -80,6 +80,19 @@ class S3Server:
             config=botocore.config.Config(s3={"addressing_style": "path"},
                                           retries={"max_attempts": 2}, **config))
 
+    def empty(self):
+        """Removes what is in the bucket, and what was going to be."""
+        client = self.boto3()
+        for page in client.get_paginator("list_multipart_uploads").paginate(Bucket=BUCKET):
+            for upload in page.get("Uploads", []):
+                client.abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"],
+                                              UploadId=upload["UploadId"])
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+            found = [{"Key": item["Key"]} for item in page.get("Contents", [])]
+            if found:
+                done = client.delete_objects(Bucket=BUCKET, Delete={"Objects": found})
+                assert not done.get("Errors"), done["Errors"]
+
     def environment(self, **settings):
         env = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
         env.update(S3_TOOL_ENDPOINT=self.endpoint, S3_TOOL_BUCKET=BUCKET,
@@ -118,14 +131,14 @@ class VersityGW(S3Server):
 
     name = "versitygw"
 
-    def __init__(self, directory, virtual_domain=None):
+    def __init__(self, directory):
         super().__init__(directory)
         for name in ("root", "versions", "iam"):
             (self.directory / name).mkdir()
         port = free_port()
-        domain = ["--virtual-domain", f"{virtual_domain}:{port}"] if virtual_domain else []
         self.start([DEPS / "versitygw" / "versitygw", "--port", f"127.0.0.1:{port}", "--health",
-                    "/health", "--quiet", *domain, "--iam-dir", self.directory / "iam", "posix",
+                    "/health", "--quiet", "--virtual-domain", f"localhost:{port}",
+                    "--iam-dir", self.directory / "iam", "posix",
                     "--versioning-dir", (self.directory / "versions").resolve(),
                     self.directory / "root"], port, "/health",
                    {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY})
@@ -147,6 +160,7 @@ class SeaweedFS(S3Server):
                     f"-dir={self.directory / 'volumes'}", f"-master.port={port + 1}",
                     f"-volume.port={port + 2}", "-filer", f"-filer.port={port + 3}", "-s3",
                     f"-s3.port={port}", f"-s3.config={self.directory / 's3.json'}",
-                    "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false",
+                    "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
+                    "-master.telemetry=false",
                     "-volume.max=100", "-master.volumeSizeLimitMB=1024"], port, "/status",
                    {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"})
