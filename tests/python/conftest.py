@@ -12,14 +12,14 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 from lake_server import LakeServer  # noqa: E402
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, VersityGW  # noqa: E402
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, SeaweedFS, VersityGW  # noqa: E402
 
 import lake  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory):
-    with VersityGW(tmp_path_factory.mktemp("s3")) as server:
+@pytest.fixture(scope="session", params=[VersityGW, SeaweedFS], ids=lambda kind: kind.name)
+def s3(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
