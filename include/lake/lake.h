@@ -256,7 +256,9 @@ lake_status lake_upload_path(lake_client *client, const char *path, const char *
                              struct lake_data_location *out, struct lake_error *err);
 /*
  * Gives up an upload of `path` that a process left unfinished: removes its parts and its
- * checkpoint. NOT_FOUND: there is none. FAILED_PRECONDITION: it is going on just now.
+ * checkpoint, also when the file has changed or gone. NOT_FOUND: there is none.
+ * FAILED_PRECONDITION: it is going on just now. DATA_LOSS: the checkpoint, which is removed, did
+ * not say any more which parts were its own.
  */
 lake_status lake_cancel_upload(lake_client *client, const char *path, struct lake_error *err);
 lake_status lake_upload_source(lake_client *client, struct lake_source source,

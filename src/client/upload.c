@@ -134,9 +134,11 @@ static lake_status new_key(char out[KEY_BYTES + 1], struct lake_error *err)
 /* The record of the object's chunks is there before the object is, so whoever sees the object can
  * verify its parts. */
 static lake_status commit(struct copy *copy, const char *key, struct lake_bytes record,
-                          bool resumable, struct lake_error *err)
+                          const struct upload_resume *resume, struct lake_error *err)
 {
     char *record_key = NULL;
+    if (resume->complete)
+        return upload_resume_compare(resume, copy->stage, record, err);
     lake_status status = chunk_record_key(base_str_of(key), &record_key, err);
     if (status != LAKE_OK)
         return status;
@@ -145,12 +147,12 @@ static lake_status commit(struct copy *copy, const char *key, struct lake_bytes 
     bool stored = status == LAKE_OK;
     if (stored && copy->parts != NULL) {
         status = upload_parts_commit(copy->parts, err);
-    } else if (stored && copy->writer != NULL) { /* neither: the object is there */
+    } else if (stored) {
         status = storage_writer_commit(copy->writer, err);
         copy->writer = NULL;
     }
     /* Left for the object that may be there, or the process that goes on. */
-    bool kept = stored && (status == LAKE_OUTCOME_UNKNOWN || resumable);
+    bool kept = stored && (status == LAKE_OUTCOME_UNKNOWN || upload_resume_possible(resume));
     if (status != LAKE_OK && !kept && record.size > 0)
         (void)storage_remove(copy->stage, base_str_of(record_key), NULL);
     base_free(record_key);
@@ -158,8 +160,8 @@ static lake_status commit(struct copy *copy, const char *key, struct lake_bytes 
 }
 
 static lake_status finish(lake_client *client, struct copy *copy, const char *key,
-                          const char *media_type, bool resumable, struct lake_data_location *out,
-                          struct lake_error *err)
+                          const char *media_type, const struct upload_resume *resume,
+                          struct lake_data_location *out, struct lake_error *err)
 {
     uint8_t digest[BASE_SHA256_BYTES];
     char hex[BASE_SHA256_HEX_BYTES];
@@ -177,7 +179,7 @@ static lake_status finish(lake_client *client, struct copy *copy, const char *ke
                                   base_str_of(media_type == NULL ? DEFAULT_MEDIA_TYPE : media_type),
                                   copy->done_bytes, base_str_of(hex), &location, err);
     if (status == LAKE_OK)
-        status = commit(copy, key, base_buffer_view(&record), resumable, err);
+        status = commit(copy, key, base_buffer_view(&record), resume, err);
     if (status != LAKE_OK)
         lake_data_location_fini(&location);
     else
@@ -327,8 +329,7 @@ static lake_status upload(lake_client *client, const struct upload_request *requ
     if (status == LAKE_OK && request->file != NULL)
         status = file_unchanged(request->file, copy.done_bytes, err);
     if (status == LAKE_OK)
-        status = finish(client, &copy, key, request->media_type, upload_resume_possible(&resume),
-                        out, err);
+        status = finish(client, &copy, key, request->media_type, &resume, out, err);
     if (status == LAKE_OK && resume.checkpoint != NULL) {
         status = upload_resume_end(&resume, stage, key, copy.done_bytes, err);
         if (status != LAKE_OK)

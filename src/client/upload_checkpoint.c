@@ -37,8 +37,7 @@ static lake_status fail_malformed(const struct upload_checkpoint *checkpoint,
                                   struct lake_error *err)
 {
     return lake_fail(err, LAKE_DATA_LOSS,
-                     "the upload checkpoint %s is damaged or none of ours: cancel that upload, or "
-                     "remove the file",
+                     "the upload checkpoint %s is damaged or none of ours: cancel that upload",
                      checkpoint->path == NULL ? "" : checkpoint->path);
 }
 
@@ -111,6 +110,14 @@ lake_status upload_checkpoint_parse(struct upload_checkpoint *checkpoint, struct
         status = base_fail_no_memory(err, text.size);
     } else if (status != LAKE_OK || !json_is_object(root)) {
         status = fail_malformed(checkpoint, err);
+    } else if (!copy_text(root, "stage", 4096, &checkpoint->stage_uri) ||
+               !copy_text(root, "source", PATH_MAX, &checkpoint->source) ||
+               !copy_text(root, "key", STORAGE_MAX_KEY_BYTES, &checkpoint->key) ||
+               !copy_text(root, "upload_id", STORAGE_UPLOAD_ID_BYTES - 1, &checkpoint->upload_id) ||
+               !storage_key_valid(base_str_of(checkpoint->key))) {
+        base_free(checkpoint->upload_id); /* it names no upload */
+        checkpoint->upload_id = NULL;
+        status = fail_malformed(checkpoint, err);
     } else if (!size_is_known(format, part_bytes)) {
         status =
             lake_fail(err, LAKE_UNIMPLEMENTED,
@@ -123,14 +130,9 @@ lake_status upload_checkpoint_parse(struct upload_checkpoint *checkpoint, struct
         checkpoint->info.st_mtim.tv_sec = (time_t)number_of(root, "source_mtime_s");
         checkpoint->info.st_mtim.tv_nsec = (long)number_of(root, "source_mtime_ns");
         checkpoint->info.st_ino = (ino_t)number_of(root, "source_inode");
-        bool good =
-            copy_text(root, "stage", 4096, &checkpoint->stage_uri) &&
-            copy_text(root, "source", PATH_MAX, &checkpoint->source) &&
-            copy_text(root, "key", STORAGE_MAX_KEY_BYTES, &checkpoint->key) &&
-            copy_text(root, "upload_id", STORAGE_UPLOAD_ID_BYTES - 1, &checkpoint->upload_id) &&
-            parse_parts(checkpoint, json_object_get(root, "parts")) &&
-            storage_key_valid(base_str_of(checkpoint->key));
-        status = good ? LAKE_OK : fail_malformed(checkpoint, err);
+        status = parse_parts(checkpoint, json_object_get(root, "parts"))
+                     ? LAKE_OK
+                     : fail_malformed(checkpoint, err);
     }
     json_decref(root);
     return status;
@@ -151,6 +153,8 @@ static lake_status read_file(struct upload_checkpoint *checkpoint, struct base_b
         got = read(fd, block, sizeof(block));
         if (got < 0 && errno != EINTR)
             status = base_fail_errno(err, errno, "%s cannot be read", checkpoint->path);
+        else if (got > 0 && text->size + (size_t)got > MAX_FILE_BYTES)
+            status = fail_malformed(checkpoint, err);
         else if (got > 0)
             status = base_buffer_append(text, block, (size_t)got, err);
     }
@@ -202,11 +206,11 @@ static lake_status load(struct upload_checkpoint *checkpoint, struct lake_error 
 /* ---- opening ---- */
 
 static lake_status name_file(struct upload_checkpoint *checkpoint, const char *directory,
-                             struct lake_error *err)
+                             const char *source, struct lake_error *err)
 {
     uint8_t digest[BASE_SHA256_BYTES];
     char hex[BASE_SHA256_HEX_BYTES];
-    char *text = base_format("%s\n%s", checkpoint->stage_uri, checkpoint->source);
+    char *text = base_format("%s\n%s", checkpoint->stage_uri, source);
     if (text == NULL)
         return base_fail_no_memory(err, 0);
     lake_status status = base_sha256_once(base_bytes_of_str(base_str_of(text)), digest, err);
@@ -238,6 +242,36 @@ static lake_status lock_file(struct upload_checkpoint *checkpoint, struct lake_e
     return status;
 }
 
+/* Where `source` is, or was: a file that has gone is named by its directory. */
+static lake_status resolve(const char *source, char out[PATH_MAX], struct lake_error *err)
+{
+    if (realpath(source, out) != NULL)
+        return LAKE_OK;
+    const char *slash = strrchr(source, '/');
+    const char *name = slash == NULL ? source : slash + 1;
+    char *directory = slash == NULL ? base_strdup(".")
+                                    : base_strndup(source, (size_t)BASE_MAX(slash - source, 1));
+    if (directory == NULL)
+        return base_fail_no_memory(err, strlen(source));
+    bool found = errno == ENOENT && realpath(directory, out) != NULL;
+    size_t size = found ? strlen(out) : 0;
+    found = found && size + strlen(name) + 2 <= PATH_MAX;
+    if (found)
+        snprintf(out + size, PATH_MAX - size, "%s%s", size == 1 ? "" : "/", name);
+    base_free(directory);
+    return found ? LAKE_OK : base_fail_errno(err, errno, "cannot find out where %s is", source);
+}
+
+/* A path as JSON can hold it; of one that is not UTF-8 what JSON cannot is left out. The file's
+ * name is made of the path itself. */
+static char *readable(const char *path)
+{
+    char *text = base_strdup(path);
+    for (char *p = text; text != NULL && !base_utf8_valid(base_str_of(path)) && *p != '\0'; p++)
+        *p = (unsigned char)*p < 0x80 ? *p : '?';
+    return text;
+}
+
 lake_status upload_checkpoint_open(const char *directory, const char *stage_uri, const char *source,
                                    const struct stat *info, struct upload_checkpoint **out,
                                    struct lake_error *err)
@@ -246,30 +280,38 @@ lake_status upload_checkpoint_open(const char *directory, const char *stage_uri,
     lake_status status = base_make_directories(directory, err);
     if (status != LAKE_OK)
         return status;
-    if (realpath(source, resolved) == NULL)
-        return base_fail_errno(err, errno, "cannot find out where %s is", source);
+    status = resolve(source, resolved, err);
+    if (status != LAKE_OK)
+        return status;
     struct upload_checkpoint *checkpoint = base_calloc_array(1, sizeof(*checkpoint));
     if (checkpoint == NULL)
         return base_fail_no_memory(err, sizeof(*checkpoint));
     checkpoint->lock = -1;
     checkpoint->info = *info;
     checkpoint->stage_uri = base_strdup(stage_uri);
-    checkpoint->source = base_strdup(resolved);
+    checkpoint->source = readable(resolved);
     if (checkpoint->stage_uri == NULL || checkpoint->source == NULL)
         status = base_fail_no_memory(err, 0);
     if (status == LAKE_OK)
-        status = name_file(checkpoint, directory, err);
+        status = name_file(checkpoint, directory, resolved, err);
     if (status == LAKE_OK)
         status = lock_file(checkpoint, err);
     if (status == LAKE_OK)
         status = load(checkpoint, err);
     /* Handed out with the error, so that it can be cancelled. */
-    if (status != LAKE_OK && status != LAKE_ABORTED) {
+    if (status != LAKE_OK && !upload_checkpoint_is_there(checkpoint, status)) {
         upload_checkpoint_free(checkpoint);
         return status;
     }
     *out = checkpoint;
     return status;
+}
+
+bool upload_checkpoint_is_there(const struct upload_checkpoint *checkpoint, lake_status status)
+{
+    return checkpoint != NULL && checkpoint->loaded &&
+           (status == LAKE_OK || status == LAKE_ABORTED || status == LAKE_DATA_LOSS ||
+            status == LAKE_UNIMPLEMENTED);
 }
 
 /* ---- writing ---- */
@@ -351,6 +393,8 @@ static lake_status replace_file(const char *path, struct lake_bytes text, struct
         (void)close(fd);
     if (status == LAKE_OK && rename(side, path) != 0)
         status = base_fail_errno(err, errno, "%s cannot be renamed", side);
+    if (status != LAKE_OK && fd >= 0)
+        (void)unlink(side);
     base_free(side);
     return status != LAKE_OK ? status : sync_directory_of(path, err);
 }

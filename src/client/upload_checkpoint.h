@@ -15,7 +15,7 @@ struct upload_checkpoint {
     char *path;      /* of the file */
     int lock;        /* descriptor of the lock beside it */
     char *stage_uri; /* what the upload is bound to */
-    char *source;    /* absolute */
+    char *source;    /* absolute, as text */
     struct stat info;
     bool loaded; /* the file was there; what follows is its content */
     char *key;
@@ -27,10 +27,14 @@ struct upload_checkpoint {
 
 /* Finds and locks the checkpoint of `source`, whose present state is `info`, in `directory` (made
  * when absent), and reads it if it is there. FAILED_PRECONDITION: another upload of the same source
- * runs. DATA_LOSS: the file is none of ours. ABORTED: the source is not what it was. */
+ * runs. DATA_LOSS: the file is none of ours. UNIMPLEMENTED: of a format that is not known. ABORTED:
+ * the source is not what it was. */
 lake_status upload_checkpoint_open(const char *directory, const char *stage_uri, const char *source,
                                    const struct stat *info, struct upload_checkpoint **out,
                                    struct lake_error *err);
+/* Whether upload_checkpoint_open, which ended with `status`, found one, be it good or not: it is
+ * handed out then, to be cancelled. What it does not say is NULL. */
+bool upload_checkpoint_is_there(const struct upload_checkpoint *checkpoint, lake_status status);
 /* Durable when it returns. */
 lake_status upload_checkpoint_save(struct upload_checkpoint *checkpoint, const char *key,
                                    size_t part_bytes, const char *upload_id,

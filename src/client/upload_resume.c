@@ -130,7 +130,7 @@ static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t siz
         crc = storage_crc32c(crc, data);
         resume->hashed_bytes += got;
         in_part += (size_t)got;
-        if (in_part < checkpoint->part_bytes)
+        if (in_part < checkpoint->part_bytes && resume->hashed_bytes < size)
             continue;
         char text[16];
         storage_crc32c_text(crc, text);
@@ -142,6 +142,31 @@ static lake_status hash_prefix(struct upload_resume *resume, int fd, int64_t siz
         in_part = 0;
     }
     base_free(block);
+    return status;
+}
+
+lake_status upload_resume_compare(const struct upload_resume *resume, struct storage_store *stage,
+                                  struct lake_bytes record, struct lake_error *err)
+{
+    const struct upload_checkpoint *checkpoint = resume->checkpoint;
+    struct base_buffer stored;
+    char *key = NULL;
+    base_buffer_init(&stored, CHUNK_MAX_RECORD_BYTES);
+    lake_status status = chunk_record_key(base_str_of(checkpoint->key), &key, err);
+    if (status == LAKE_OK)
+        status = storage_read_all(stage, base_str_of(key), &stored, err);
+    bool same = status == LAKE_OK && stored.size == record.size &&
+                memcmp(stored.data, record.data, record.size) == 0;
+    /* Without a record the checksums of the parts have been compared, as far as they are known. */
+    if (status == LAKE_NOT_FOUND || status == LAKE_PERMISSION_DENIED) {
+        lake_error_clear(err);
+        status = LAKE_OK;
+        same = has_every_part(checkpoint);
+    }
+    if (status == LAKE_OK && !same)
+        status = fail_changed(checkpoint, err);
+    base_buffer_fini(&stored);
+    base_free(key);
     return status;
 }
 
@@ -201,51 +226,77 @@ lake_status upload_resume_end(struct upload_resume *resume, struct storage_store
     return status != LAKE_OK ? status : upload_checkpoint_remove(resume->checkpoint, err);
 }
 
-/* Of an upload that had come as far as that. */
+/* Of an upload that had come as far as that. An object that is there keeps its record. */
 static lake_status remove_record(struct storage_store *stage, const char *key,
                                  struct lake_error *err)
 {
+    struct storage_object_info info;
     char *record_key = NULL;
-    lake_status status = chunk_record_key(base_str_of(key), &record_key, err);
+    lake_status status = storage_stat(stage, base_str_of(key), &info, err);
+    if (status != LAKE_NOT_FOUND)
+        return status;
+    lake_error_clear(err);
+    status = chunk_record_key(base_str_of(key), &record_key, err);
     if (status == LAKE_OK)
         status = storage_remove(stage, base_str_of(record_key), err);
     base_free(record_key);
     return status;
 }
 
+static lake_status abort_upload(struct storage_store *stage,
+                                const struct upload_checkpoint *checkpoint, struct lake_error *err)
+{
+    struct storage_multipart *upload = NULL;
+    if (checkpoint->key == NULL || checkpoint->upload_id == NULL)
+        return LAKE_OK;
+    lake_status status = storage_multipart_reopen(stage, base_str_of(checkpoint->key),
+                                                  checkpoint->upload_id, true, &upload, err);
+    if (status == LAKE_OK)
+        status = storage_multipart_abort(upload, err);
+    if (status == LAKE_OK)
+        status = remove_record(stage, checkpoint->key, err);
+    storage_multipart_free(upload);
+    return status;
+}
+
+static lake_status cancel(struct storage_store *stage, struct upload_checkpoint *checkpoint,
+                          struct lake_error *err)
+{
+    lake_status status = abort_upload(stage, checkpoint, err);
+    bool nameless = checkpoint->upload_id == NULL;
+    if (status == LAKE_OK)
+        status = upload_checkpoint_remove(checkpoint, err);
+    if (status == LAKE_OK && nameless)
+        status = lake_fail(err, LAKE_DATA_LOSS,
+                           "the checkpoint of %s was damaged and is removed, so the file can be "
+                           "sent anew; what arrived before stays in the stage until incomplete "
+                           "uploads are removed there",
+                           checkpoint->source);
+    return status;
+}
+
 lake_status lake_cancel_upload(lake_client *client, const char *path, struct lake_error *err)
 {
     struct storage_store *stage;
-    struct stat info;
+    struct stat info = {.st_size = -1}; /* of no file */
     struct upload_checkpoint *checkpoint = NULL;
-    struct storage_multipart *upload = NULL;
     lake_error_clear(err);
     if (path == NULL || client->upload_checkpoint_dir == NULL)
         return lake_fail(
             err, LAKE_INVALID_ARGUMENT,
             "there are no uploads to cancel without a path and a checkpoint directory");
-    if (stat(path, &info) != 0)
+    if (stat(path, &info) != 0 && errno != ENOENT)
         return base_fail_errno(err, errno, "cannot look at %s", path);
     lake_status status = client_stage(client, &stage, err);
     if (status == LAKE_OK)
         status = upload_checkpoint_open(client->upload_checkpoint_dir, client->stage_uri, path,
                                         &info, &checkpoint, err);
-    if (status == LAKE_ABORTED) { /* the source has changed, which is why it is cancelled */
-        lake_error_clear(err);
-        status = LAKE_OK;
-    }
-    if (status == LAKE_OK && !checkpoint->loaded)
+    if (upload_checkpoint_is_there(checkpoint, status)) {
+        lake_error_clear(err); /* what is wrong with it is why it is cancelled */
+        status = cancel(stage, checkpoint, err);
+    } else if (status == LAKE_OK) {
         status = lake_fail(err, LAKE_NOT_FOUND, "no upload of %s is left unfinished", path);
-    if (status == LAKE_OK)
-        status = storage_multipart_reopen(stage, base_str_of(checkpoint->key),
-                                          checkpoint->upload_id, true, &upload, err);
-    if (status == LAKE_OK)
-        status = storage_multipart_abort(upload, err);
-    if (status == LAKE_OK)
-        status = remove_record(stage, checkpoint->key, err);
-    if (status == LAKE_OK)
-        status = upload_checkpoint_remove(checkpoint, err);
-    storage_multipart_free(upload);
+    }
     upload_checkpoint_free(checkpoint);
     return status;
 }

@@ -25,6 +25,10 @@ lake_status upload_resume_begin(lake_client *client, struct storage_store *stage
                                 struct upload_resume *out, struct lake_error *err);
 /* Fills in what goes on, and that parts are checkpointed. `resume` stays where it is. */
 void upload_resume_options(struct upload_resume *resume, struct upload_parts_options *options);
+/* Of an upload whose object is there: ABORTED unless the file still holds what was sent of it, as
+ * `record`, of its chunks now, says beside the one that was stored. */
+lake_status upload_resume_compare(const struct upload_resume *resume, struct storage_store *stage,
+                                  struct lake_bytes record, struct lake_error *err);
 /* After completion: looks at the object, then forgets the checkpoint. */
 lake_status upload_resume_end(struct upload_resume *resume, struct storage_store *stage,
                               const char *key, int64_t size_bytes, struct lake_error *err);

@@ -352,6 +352,71 @@ def test_a_finished_upload_whose_checkpoint_stayed_is_found(s3, stage, large, tm
     second = put(stage, large, tmp_path)
     assert second["uri"] == first["uri"] and second["sha256"] == first["sha256"]
     assert checkpoints(tmp_path) == []
+    # A file that has other bytes now, in its last part and with its old times, is not that object.
+    info = large.stat()
+    record = s3.boto3().get_object(Bucket=BUCKET, Key=second["uri"][len(f"s3://{BUCKET}/"):] + ".chunks")
+    record = record["Body"].read()
+    checkpoint.write_bytes(text)
+    flip_last(large, info)
+    done = put(stage, large, tmp_path, check=False)
+    assert done.returncode == 1 and "does not hold the bytes" in done.stderr, done.stderr
+    env = credentials(LAKE_UPLOAD_CHECKPOINT_DIR=str(tmp_path))
+    stage.run("put", large, "--cancel", env=env)
+    flip_last(large, info)
+    assert_stored(s3, second, large)  # with its record, which neither of them touched
+    assert record == chunk_record(large.read_bytes())
+
+
+def flip_last(path, info):
+    with open(path, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def test_an_upload_whose_file_has_gone_is_cancelled(s3, stage, large, tmp_path):
+    source = tmp_path / "source"
+    os.link(large, source)
+    marks = tmp_path / "marks"
+    put(stage, source, marks, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    assert len(uploads(s3)) == 1
+    source.unlink()
+    stage.run("put", source, "--cancel", env=credentials(LAKE_UPLOAD_CHECKPOINT_DIR=str(marks)))
+    assert uploads(s3) == [] and checkpoints(marks) == []
+
+
+def test_a_name_that_is_not_utf8_is_resumed(s3, stage, large, tmp_path):
+    source = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.mp4")
+    os.link(large, source)
+    marks = tmp_path / "marks"
+    put(stage, source, marks, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    [upload] = uploads(s3)
+    assert_stored(s3, put(stage, source, marks), large)
+    assert uploads(s3) == [] and checkpoints(marks) == []
+
+
+def test_an_upload_whose_checkpoint_is_damaged_is_cancelled(s3, stage, large, tmp_path):
+    put(stage, large, tmp_path, check=False, LAKE_FAULT="client.upload.checkpoint:3:kill")
+    [checkpoint] = checkpoints(tmp_path)
+    text = checkpoint.read_text()
+    recorded = json.loads(text)
+    env = credentials(LAKE_UPLOAD_CHECKPOINT_DIR=str(tmp_path))
+    # What no longer says which upload it is of is removed, and that parts are left is said.
+    for damage in ("", text[:len(text) // 4], json.dumps({**recorded, "key": "../x"}), "x" * 5 * MIB):
+        checkpoint.write_text(damage)
+        done = put(stage, large, tmp_path, check=False)
+        assert done.returncode == 1 and "cancel that upload" in done.stderr, done.stderr
+        done = stage.run("put", large, "--cancel", env=env, check=False)
+        assert done.returncode == 1 and "stays in the stage" in done.stderr, done.stderr
+        assert checkpoints(tmp_path) == [] and len(uploads(s3)) == 1
+    # What does is cancelled with its parts; and so is one of a later format.
+    checkpoint.write_text(json.dumps({**recorded, "format": 9}))
+    done = put(stage, large, tmp_path, check=False)
+    assert done.returncode == 1 and "format 9" in done.stderr, done.stderr
+    stage.run("put", large, "--cancel", env=env)
+    assert uploads(s3) == [] and checkpoints(tmp_path) == []
 
 
 def test_an_upload_that_somebody_aborted_begins_anew(s3, stage, large, tmp_path):
