@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ._library import HERE, call, chars, error, ffi, lib, owned, text
+from ._library import HERE, call, chars, error, ffi, lib, owned, stay_in_process, text
 from ._transfer import take_file
 from ._types import File
 
@@ -181,6 +181,7 @@ class Result:
             stream, self._stream = self._stream, None
         if stream is None:
             raise ValueError("the result was read, handed over or closed before")
+        stay_in_process()
         return stream
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -214,6 +215,7 @@ class Result:
     def _files(self, stream: Any, column: int) -> Iterator[File | None]:
         while True:
             batch = _owned("ArrowArray")
+            stay_in_process()
             if stream.get_next(stream, batch):
                 raise self._error(stream)
             if batch.release == ffi.NULL:

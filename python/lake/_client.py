@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from . import _arrow, _transfer
 from ._errors import OutcomeUnknown
 from ._io import ObjectReader
-from ._library import call, chars, ffi, lib, owned, text
+from ._library import call, chars, ffi, lib, owned, stay_in_process, text
 from ._transfer import Transfer, location, path_chars, read_source, take_file, told_progress
 from ._types import File, Inserted, Presigned, Progress
 from ._values import Values
@@ -65,7 +65,7 @@ def connect_query_only(address: str, *, token: str | None = None, ca_pem: str | 
 def _connect(query_only: bool, address: str, token: str | None, ca_pem: str | None, tls: bool,
              server_name: str | None, timeout: float | None,
              checkpoint_dir: str | os.PathLike[str] | None, parts_in_flight: int | None) -> Client:
-    _stay_in_process()
+    stay_in_process()
     options = ffi.new("struct lake_connect_options *")
     keep = [chars(token, "token"), chars(ca_pem, "ca_pem"), chars(server_name, "server_name"),
             ffi.NULL if checkpoint_dir is None else path_chars(checkpoint_dir)]
@@ -81,19 +81,6 @@ def _connect(query_only: bool, address: str, token: str | None, ca_pem: str | No
     function = lib.lake_connect_query_only if query_only else lib.lake_connect
     call(function, chars(address, "address"), options, out)
     return Client(out[0], query_only)
-
-
-_process: int | None = None  # the one that connected first
-
-
-def _stay_in_process() -> None:
-    """gRPC's threads are not in a forked process, and a call would wait for them for ever."""
-    global _process
-    if _process is None:
-        _process = os.getpid()
-    if _process != os.getpid():
-        raise RuntimeError("a process forked from one that is connected to Lake cannot use Lake: "
-                           'start workers by "spawn" and connect in each')
 
 
 class Client:
@@ -113,7 +100,7 @@ class Client:
         client = self._client
         if client is None:
             raise ValueError("the client is closed")
-        _stay_in_process()
+        stay_in_process()
         return client
 
     def close(self) -> None:

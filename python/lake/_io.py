@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import operator
 import threading
 from typing import Any
 
-from ._library import call, ffi, lib, owned
+from ._library import call, ffi, lib, owned, stay_in_process
 from ._transfer import location
 from ._types import File
 
@@ -59,7 +60,7 @@ class ObjectReader(io.RawIOBase):
             base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}
             if whence not in base:
                 raise ValueError(f"invalid whence {whence}")
-            at = base[whence] + offset
+            at = base[whence] + operator.index(offset)
             if not 0 <= at < 2**63:
                 raise ValueError(f"no position {at} in a file")
             self._at = at
@@ -78,6 +79,7 @@ class ObjectReader(io.RawIOBase):
         seekable = self._seekable
         if seekable is None:
             raise ValueError("I/O operation on a closed file")
+        stay_in_process()
         return seekable
 
     def close(self) -> None:

@@ -37,6 +37,20 @@ def owned(pointer: Any, free: Callable[[Any], object]) -> Any:
     return ffi.gc(pointer, free_here)
 
 
+_process: int | None = None  # the one that connected first
+
+
+def stay_in_process() -> None:
+    """The threads of gRPC and of the transfers are not in a forked process, and a call would wait
+    for them for ever."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    if _process != os.getpid():
+        raise RuntimeError("a process forked from one that is connected to Lake cannot use Lake: "
+                           'start workers by "spawn" and connect in each')
+
+
 def error(status: int, message: str, cause: str = "") -> _errors.Error:
     name = text(lib.lake_status_name(status))
     return _errors.BY_STATUS.get(name, _errors.Error)(message, cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mimetypes
 import os
 from typing import Any
@@ -10,6 +11,7 @@ from ._library import call, chars, ffi, lib, text
 from ._types import File, Progress
 
 FAILED = 5  # EIO: liblake wants some errno value; the exception says more
+OWN_SOURCES = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BytesIO)
 MEDIA_TYPES = mimetypes.MimeTypes()  # Python's own list, the same on every machine
 
 
@@ -28,11 +30,16 @@ class Transfer:
     def read(self, buffer: memoryview) -> int:
         readinto = getattr(self.source, "readinto", None)
         if readinto is not None:
-            count = readinto(buffer)
+            # What is not Python's own may keep the buffer, which is not there after the call.
+            own = type(self.source) in OWN_SOURCES
+            room = buffer if own else memoryview(bytearray(len(buffer)))
+            count = readinto(room)
             if count is None:
                 raise BlockingIOError("the source has no bytes yet: it must be a blocking one")
             if not 0 <= count <= len(buffer):
                 raise ValueError(f"readinto({len(buffer)} bytes) returned {count}")
+            if not own:
+                buffer[:count] = room[:count]
             return int(count)
         data = self.source.read(len(buffer))
         if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -55,27 +62,23 @@ class Transfer:
             raise self.failure
 
 
-@ffi.callback("int(void *, void *, size_t, size_t *)", error=FAILED)
+def failed(kind: Any, failure: BaseException, traceback: Any) -> None:
+    """Whatever comes out of a callback: also Ctrl-C before its first line, where no `try` sees it."""
+    ffi.from_handle(traceback.tb_frame.f_locals["context"]).failure = failure
+
+
+@ffi.callback("int(void *, void *, size_t, size_t *)", error=FAILED, onerror=failed)
 def read_source(context: Any, buffer: Any, size: int, got: Any) -> int:
-    transfer = ffi.from_handle(context)
-    try:
-        got[0] = transfer.read(memoryview(ffi.buffer(buffer, size)))
-        return 0
-    except BaseException as failure:
-        transfer.failure = failure
-        return FAILED
+    got[0] = ffi.from_handle(context).read(memoryview(ffi.buffer(buffer, size)))
+    return 0
 
 
-@ffi.callback("bool(void *, int64_t, int64_t)", error=False)
+@ffi.callback("bool(void *, int64_t, int64_t)", error=False, onerror=failed)
 def told_progress(context: Any, done: int, total: int) -> bool:
-    transfer = ffi.from_handle(context)
-    try:
-        if transfer.progress is not None:
-            transfer.progress(done, None if total < 0 else total)
-        return True
-    except BaseException as failure:
-        transfer.failure = failure
-        return False
+    progress = ffi.from_handle(context).progress
+    if progress is not None:
+        progress(done, None if total < 0 else total)
+    return True
 
 
 def is_path(source: Any) -> bool:

@@ -12,6 +12,7 @@ import pathlib
 import pickle
 import pprint
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -127,6 +128,39 @@ def test_an_exception_of_the_caller_ends_the_transfer_and_comes_out(client, tmp_
     assert not (tmp_path / "copy").exists()
 
 
+def test_ctrl_c_comes_out_of_a_transfer_as_itself(client, tmp_path):
+    """A signal is seen between any two steps of the program, the callbacks' first ones too."""
+    with open(tmp_path / "endless", "wb") as file:
+        file.truncate(1 << 36)
+    stored = client.put(io.BytesIO(bytes(64 * MIB)))
+    for transfer in (lambda: client.put(tmp_path / "endless"),
+                     lambda: client.put(open(tmp_path / "endless", "rb")),
+                     lambda: [client.get(stored, tmp_path / "copy") for _ in range(1000)]):
+        signals = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        signals.start()
+        with pytest.raises(KeyboardInterrupt):
+            transfer()
+        signals.join()
+
+
+def test_a_source_that_keeps_its_buffer_keeps_no_memory_of_ours(client):
+    class Keeps:
+        kept = []
+
+        def readinto(self, buffer):
+            self.kept += [buffer, buffer[:4]]
+            buffer[:4] = b"1234"
+            return 4 if len(self.kept) < 8 else 0
+
+    source = Keeps()
+    file = client.put(source)
+    assert client.read(file) == b"1234" * 3
+    for view in source.kept:  # after what the library had for the upload is freed
+        view[:4] = b"late"
+    assert [bytes(view[:4]) for view in source.kept] == [b"late"] * 8
+    assert client.read(file) == b"1234" * 3
+
+
 def test_damage_is_data_loss_and_leaves_no_file(client, s3, tmp_path):
     file = client.put(io.BytesIO(b"0123456789"))
     s3.boto3().put_object(Bucket=BUCKET, Key=file.uri.removeprefix(f"s3://{BUCKET}/"),
@@ -222,6 +256,8 @@ def test_a_file_behaves_as_one_on_disk(client, tmp_path, noise):
         yield opened.seek(size - 10), opened.readinto(buffer), opened.readinto(buffer)
         with pytest.raises(OSError if not hasattr(opened.raw, "verified") else ValueError):
             opened.seek(-1)
+        with pytest.raises(TypeError):
+            opened.raw.seek(1.5)
         opened.seek(3)
         yield opened.read() == path.read_bytes()[3:], opened.read(1)
         opened.close()
@@ -544,11 +580,17 @@ def test_after_close_there_are_exceptions_and_no_crash(server, noise):
         result.files()
 
 
-def test_a_forked_process_is_told_and_leaves_its_parent_alone(server, client):
+def test_a_forked_process_is_told_and_leaves_its_parent_alone(server, client, noise):
     read, write = os.pipe()
+    opened = client.open(client.put(io.BytesIO(noise)))
+    result = client.query("SELECT 1 AS n")
+    client.create_table("lab.forked", {"f": "FILE"})
+    client.insert("INSERT INTO lab.forked (f) VALUES (?)", [client.put(io.BytesIO(b"abc"))])
+    files = client.query("SELECT f FROM lab.forked").files()
     child = os.fork()
     if child == 0:
-        for use in (client.tables, lambda: lake.connect(server.address)):
+        for use in (client.tables, lambda: lake.connect(server.address), lambda: opened.read(10),
+                    lambda: opened.raw.verified, result.table, lambda: next(files)):
             try:
                 use()
             except RuntimeError as told:
@@ -556,8 +598,10 @@ def test_a_forked_process_is_told_and_leaves_its_parent_alone(server, client):
         os._exit(0)
     os.close(write)
     with open(read, "rb") as answer:
-        assert answer.read().count(b"spawn") == 2
+        assert answer.read().count(b"spawn") == 6
     assert os.waitpid(child, 0)[1] == 0
+    assert opened.read(10) == noise[:10] and next(files).size == 3
+    assert result.table()["n"].to_pylist() == [1]
     assert client.query("SELECT 1 AS n").table().num_rows == 1
 
 
