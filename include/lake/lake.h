@@ -325,8 +325,9 @@ void lake_seekable_free(lake_seekable *seekable); /* NULL is allowed */
 
 /*
  * Reads the whole object into `path`. The file appears under that name only when it is complete,
- * verified and durable; an existing file is replaced. Until then the bytes are in
- * `<path>.part-<16 digits>`: it stays when the process is killed, the download cancelled or the
+ * verified and durable; an existing file is replaced, also behind a symbolic link, but nothing that
+ * is no regular file (INVALID_ARGUMENT). Until then the bytes are in `<path>.part-<16 digits>` (a
+ * long name is cut): it stays when the process is killed, the download cancelled or the
  * service gone, and the next download of the same object to this path hashes it again and fetches
  * only the rest. A partial file of another object is removed. FAILED_PRECONDITION: another process
  * is at it.

@@ -170,6 +170,13 @@ lake_status cli_value_json(const struct ArrowSchema *schema, const struct ArrowA
 size_t cli_text_width(struct lake_str text);
 void cli_print_json_string(FILE *out, const char *text);
 
+/* interrupt.c: from now on SIGINT, SIGTERM and SIGHUP make cli_progress_update cancel its transfer,
+ * the second of them ends the process. Those that are ignored stay so. */
+void cli_interrupt_watch(void);
+bool cli_interrupt_seen(void);
+/* Ends a command that failed by the signal that came; returns `code` if none did. */
+int cli_interrupt_end(int code);
+
 /* A progress bar on stderr while it is a terminal; otherwise nothing. */
 struct cli_progress {
     const char *label; /* a path: its last part is shown */

@@ -55,26 +55,26 @@ static lake_status resume_one(const struct cli_options *options, lake_client *cl
     return status;
 }
 
-/* One that fails does not hold up the others; the first failure is the command's. */
+/* One that fails does not hold up the others, and each failure is said. */
 static lake_status resume_all(const struct cli_options *options, lake_client *client,
                               struct lake_error *err)
 {
     struct lake_pending_appends pending;
-    lake_status first = lake_pending_append_ids(client, &pending, err);
-    if (first != LAKE_OK)
-        return first;
+    lake_status failed = lake_pending_append_ids(client, &pending, err);
+    if (failed != LAKE_OK)
+        return failed;
     for (size_t i = 0; i < pending.count; i++) {
         struct lake_error problem = {0};
         lake_status status = resume_one(options, client, pending.operation_ids[i], &problem);
         if (status == LAKE_OK)
             continue;
-        if (first == LAKE_OK)
-            first = lake_fail(err, status, "%s: %s", pending.operation_ids[i], problem.message);
-        else
-            (void)cli_fail(options, &problem);
+        if (failed != LAKE_OK)
+            (void)cli_fail(options, err); /* the last one is the command's */
+        failed = lake_fail(err, status, "%s: %s", pending.operation_ids[i], problem.message);
+        memcpy(err->cause, problem.cause, sizeof(err->cause));
     }
     lake_pending_appends_fini(&pending);
-    return first;
+    return failed;
 }
 
 static lake_status list(const struct cli_options *options, lake_client *client,

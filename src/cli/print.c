@@ -489,6 +489,8 @@ void cli_progress_rows(struct cli_progress *progress, uint64_t rows)
 bool cli_progress_update(void *context, int64_t done_bytes, int64_t total_bytes)
 {
     struct cli_progress *progress = context;
+    if (cli_interrupt_seen())
+        return false;
     if (!is_time_to_draw(progress, done_bytes == total_bytes))
         return true;
     double seconds = (double)BASE_MAX(progress->drawn_us - progress->started_us, 1) / 1e6;

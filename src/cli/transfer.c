@@ -64,6 +64,7 @@ static lake_status upload(lake_client *client, const char *path, const char *med
                           struct lake_data_location *out, struct lake_error *err)
 {
     struct cli_progress progress;
+    cli_interrupt_watch();
     cli_progress_init(&progress, path);
     lake_status status =
         lake_upload_path(client, path, media_type != NULL ? media_type : media_type_of(path),
@@ -232,6 +233,7 @@ static lake_status fill_values(lake_client *client, const char *table, struct pu
             status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the table %s has no column %s", table,
                                item->column);
         } else if (item->is_file) {
+            cli_interrupt_watch();
             cli_progress_init(&row->progress[i], item->text);
             row->values[i].kind = LAKE_VALUE_FILE_PATH;
             row->values[i].as.file_path.path = item->text;
@@ -301,7 +303,7 @@ static int finish_put(struct cli_options *options, const char *table, const char
         cli_session_close(&session);
     }
     if (status != LAKE_OK)
-        return cli_fail(options, &error);
+        return cli_interrupt_end(cli_fail(options, &error));
     if (table == NULL)
         print_location(options, &location);
     else if (options->json)
@@ -412,6 +414,19 @@ static lake_status copy_to_stdout(const struct get *get, const struct lake_data_
     return status;
 }
 
+static lake_status print_fetched(const char *path, const struct lake_data_location *location,
+                                 struct lake_error *err)
+{
+    struct base_buffer plain;
+    base_buffer_init(&plain, 2 * (size_t)PATH_MAX);
+    lake_status status = cli_append_plain(&plain, base_str_of(path), false, err);
+    if (status == LAKE_OK)
+        printf("%.*s  %lld bytes, SHA-256 %s verified\n", (int)plain.size, (const char *)plain.data,
+               (long long)location->size_bytes, location->sha256_hex);
+    base_buffer_fini(&plain);
+    return status;
+}
+
 /* In a directory an object is named by the last part of its URI. */
 static lake_status fetch_one(struct get *get, const struct lake_data_location *location,
                              struct lake_error *err)
@@ -419,18 +434,21 @@ static lake_status fetch_one(struct get *get, const struct lake_data_location *l
     char path[PATH_MAX];
     const char *name = strrchr(location->uri, '/');
     struct cli_progress progress;
-    if (strcmp(get->output, "-") == 0)
+    if (strcmp(get->output, "-") == 0) {
+        get->count++;
         return copy_to_stdout(get, location, err);
+    }
     if (!get->to_directory && get->count > 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "the statement gives several objects: name a directory with -o, or select "
                          "one row");
-    if (get->to_directory)
-        snprintf(path, sizeof(path), "%s%s%s", get->output,
-                 base_str_has_suffix(base_str_of(get->output), "/") ? "" : "/",
-                 name == NULL ? "object" : name + 1);
-    else
-        snprintf(path, sizeof(path), "%s", get->output);
+    bool slash = base_str_has_suffix(base_str_of(get->output), "/");
+    int size = get->to_directory ? snprintf(path, sizeof(path), "%s%s%s", get->output,
+                                            slash ? "" : "/", name == NULL ? "object" : name + 1)
+                                 : snprintf(path, sizeof(path), "%s", get->output);
+    if (size < 0 || (size_t)size >= sizeof(path))
+        return base_fail_errno(err, ENAMETOOLONG, "cannot write %s", get->output);
+    cli_interrupt_watch();
     cli_progress_init(&progress, path);
     lake_status status = (get->via_query ? lake_download_via_query : lake_download)(
         get->client, location, path, cli_progress_update, &progress, err);
@@ -438,8 +456,7 @@ static lake_status fetch_one(struct get *get, const struct lake_data_location *l
     if (status == LAKE_OK && get->options->json)
         print_location(get->options, location);
     else if (status == LAKE_OK)
-        printf("%s  %lld bytes, SHA-256 %s verified\n", path, (long long)location->size_bytes,
-               location->sha256_hex);
+        status = print_fetched(path, location, err);
     get->count++;
     return status;
 }
@@ -500,7 +517,7 @@ static lake_status fetch_all(struct get *get, const char *sql, struct lake_error
         status = fetch_batch(get, &schema, &batch, err);
         batch.release(&batch);
     }
-    if (status == LAKE_OK && get->count == 0 && strcmp(get->output, "-") != 0)
+    if (status == LAKE_OK && get->count == 0)
         status = lake_fail(err, LAKE_NOT_FOUND, "the statement gives no objects");
     if (schema.release != NULL)
         schema.release(&schema);
@@ -518,7 +535,7 @@ static int run_fetch(struct cli_options *options, struct get *get, const char *s
         status = fetch_all(get, sql, &error);
         cli_session_close(&session);
     }
-    return status == LAKE_OK ? CLI_EXIT_OK : cli_fail(options, &error);
+    return status == LAKE_OK ? CLI_EXIT_OK : cli_interrupt_end(cli_fail(options, &error));
 }
 
 static int run_get(struct cli_options *options, int argc, char **argv)
@@ -540,7 +557,7 @@ static int run_get(struct cli_options *options, int argc, char **argv)
         else
             return cli_stop(&cli_get, which);
     }
-    if (sql == NULL || get.output == NULL)
+    if (sql == NULL || get.output == NULL || get.output[0] == '\0')
         return cli_usage_error(&cli_get, "a SELECT and -o FILE, DIRECTORY or - are needed");
     struct stat info;
     struct lake_error error = {0};

@@ -185,6 +185,9 @@ lake_status client_reader_open_behind(lake_client *client, bool via_query,
 lake_status client_url_store(lake_client *client, const struct lake_data_location *location,
                              struct storage_store **out, struct lake_str *key,
                              int64_t *expires_unix_ms, struct lake_error *err);
+/* DATA_LOSS when an object of no bytes has some: no range of it can be asked for. */
+lake_status client_url_check_empty(struct storage_store *store, struct lake_str key,
+                                   struct lake_error *err);
 lake_status client_reader_via_query(lake_client *client, const struct lake_data_location *location,
                                     struct client_reader_part part, lake_reader **out,
                                     struct lake_error *err);

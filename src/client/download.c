@@ -8,7 +8,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -22,7 +24,7 @@ struct download {
     lake_client *client;
     bool via_query;
     const struct lake_data_location *location;
-    const char *path;
+    char *path; /* of the target */
     char *partial;
     int descriptor; /* of the partial file, locked */
     int64_t done_bytes;
@@ -48,6 +50,46 @@ static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? base_strdup(".") : base_strndup(path, (size_t)BASE_MAX(slash - path, 1));
+}
+
+/* The file that `path` names: a symbolic link stays, and what it leads to is replaced. What is
+ * there and is no file, such as /dev/null, never is. */
+static lake_status find_target(const char *path, char **out, struct lake_error *err)
+{
+    struct stat info;
+    char resolved[PATH_MAX];
+    bool link = false;
+    if (lstat(path, &info) == 0) {
+        link = S_ISLNK(info.st_mode);
+        if (link && (stat(path, &info) != 0 || realpath(path, resolved) == NULL))
+            return base_fail_errno(err, errno, "cannot write where the symbolic link %s leads",
+                                   path);
+        if (!S_ISREG(info.st_mode))
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "%s is there and no regular file: it is not replaced", path);
+    } else if (errno != ENOENT) {
+        return base_fail_errno(err, errno, "cannot write %s", path);
+    }
+    *out = base_strdup(link ? resolved : path);
+    return *out == NULL ? base_fail_no_memory(err, strlen(path)) : LAKE_OK;
+}
+
+/* The last part of `path`, cut so that a partial file can be named after it. */
+static struct lake_str base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct lake_str base = base_str_of(slash == NULL ? path : slash + 1);
+    base.size = BASE_MIN(base.size, NAME_MAX - strlen(PARTIAL_MARK) - PARTIAL_DIGITS);
+    return base;
+}
+
+static lake_status name_partial(struct download *download, struct lake_error *err)
+{
+    struct lake_str base = base_of(download->path);
+    download->partial =
+        base_format("%.*s" PARTIAL_MARK "%.*s", (int)(base.data + base.size - download->path),
+                    download->path, PARTIAL_DIGITS, download->location->sha256_hex);
+    return download->partial == NULL ? base_fail_no_memory(err, strlen(download->path)) : LAKE_OK;
 }
 
 static lake_status sync_directory(const char *path, struct lake_error *err)
@@ -103,8 +145,7 @@ static bool is_partial_of(const char *name, struct lake_str base)
 /* Removes what is left of other objects for the same target, unless somebody is at it. */
 static void discard_others(const struct download *download)
 {
-    const char *slash = strrchr(download->path, '/');
-    struct lake_str base = base_str_of(slash == NULL ? download->path : slash + 1);
+    struct lake_str base = base_of(download->path);
     const char *own = strrchr(download->partial, '/');
     own = own == NULL ? download->partial : own + 1;
     char *directory = directory_of(download->path);
@@ -246,23 +287,25 @@ static lake_status download_to(lake_client *client, bool via_query,
     struct download download = {.client = client,
                                 .via_query = via_query,
                                 .location = location,
-                                .path = path,
                                 .descriptor = -1,
                                 .progress = progress,
                                 .progress_context = progress_context};
     struct lake_str key;
     lake_error_clear(err);
+    if (path == NULL || path[0] == '\0')
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no path");
     lake_status status = via_query ? client_location_check(location, err)
                                    : client_location_key(client, location, &key, err);
-    if (status != LAKE_OK)
-        return status;
-    download.partial =
-        base_format("%s" PARTIAL_MARK "%.*s", path, PARTIAL_DIGITS, location->sha256_hex);
-    status =
-        download.partial == NULL ? base_fail_no_memory(err, strlen(path)) : run(&download, err);
+    if (status == LAKE_OK)
+        status = find_target(path, &download.path, err);
+    if (status == LAKE_OK)
+        status = name_partial(&download, err);
+    if (status == LAKE_OK)
+        status = run(&download, err);
     if (download.descriptor >= 0)
         close(download.descriptor);
     base_free(download.partial);
+    base_free(download.path);
     return status;
 }
 

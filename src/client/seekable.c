@@ -142,8 +142,9 @@ lake_status lake_open_seekable_via_query(lake_client *client,
     lake_status status = client_url_store(client, location, &store, &key, &expires_unix_ms, err);
     if (status == LAKE_OK && location->size_bytes > CHUNK_BYTES)
         status = open_record(client, location, &of_digests, err);
-    if (status == LAKE_OK && location->size_bytes > 0) /* whether it is there, and so large */
-        status = storage_read_range(store, key, 0, 1, &first, err);
+    if (status == LAKE_OK) /* whether it is there, and so large */
+        status = location->size_bytes > 0 ? storage_read_range(store, key, 0, 1, &first, err)
+                                          : client_url_check_empty(store, key, err);
     if (status == LAKE_OK)
         status = seekable_new(store, of_digests, key, location, &seekable, err);
     if (status == LAKE_OK)

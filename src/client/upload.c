@@ -43,13 +43,23 @@ lake_status client_location_copy(struct lake_str uri, struct lake_str media_type
     return LAKE_OK;
 }
 
+/* It travels in a header of HTTP: nothing but what one line of it may hold. */
+static bool is_header_text(const char *text)
+{
+    size_t size = strlen(text);
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] < ' ' || text[i] > '~')
+            return false;
+    }
+    return size > 0 && size <= MAX_MEDIA_TYPE && text[0] != ' ' && text[size - 1] != ' ';
+}
+
 lake_status client_media_type_check(const char *media_type, struct lake_error *err)
 {
     if (media_type == NULL)
         return LAKE_OK;
     const char *slash = strchr(media_type, '/');
-    if (slash == NULL || slash == media_type || slash[1] == '\0' ||
-        strlen(media_type) > MAX_MEDIA_TYPE || !base_utf8_valid(base_str_of(media_type)))
+    if (slash == NULL || slash == media_type || slash[1] == '\0' || !is_header_text(media_type))
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "'%s' is not a media type: write type/subtype, such as video/mp4",
                          media_type);

@@ -93,9 +93,8 @@ static lake_status url_reader(lake_client *client, struct storage_url_reader **o
     return LAKE_OK;
 }
 
-/* No range of an object without bytes can be asked for: all of it is. */
-static lake_status check_empty(struct storage_store *store, struct lake_str key,
-                               struct lake_error *err)
+lake_status client_url_check_empty(struct storage_store *store, struct lake_str key,
+                                   struct lake_error *err)
 {
     struct base_buffer bytes;
     base_buffer_init(&bytes, 1);
@@ -141,7 +140,7 @@ lake_status client_reader_via_query(lake_client *client, const struct lake_data_
     lake_reader *reader = NULL;
     lake_status status = client_url_store(client, location, &store, &key, &expires_unix_ms, err);
     if (status == LAKE_OK && location->size_bytes == 0)
-        status = check_empty(store, key, err);
+        status = client_url_check_empty(store, key, err);
     if (status == LAKE_OK)
         status = client_reader_new(store, key, "", location, part, &reader, err);
     storage_store_unref(store);

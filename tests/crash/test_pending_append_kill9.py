@@ -91,6 +91,23 @@ def test_one_append_is_sent_by_one_process(tmp_path):
         assert writers.rows() == [7]
 
 
+def test_each_append_that_is_not_resumed_is_named(tmp_path):
+    with LakeServer(tmp_path / "data") as server:
+        writers = Writers(server, tmp_path)
+        for number in range(3):
+            writers.start(number, "client.append.kept:1:kill").communicate(timeout=60)
+        damaged = writers.pending()[:2]
+        for name in damaged:
+            with open(writers.marks / f"{name}.append", "r+b") as file:
+                file.truncate(50)
+        done = server.run("client", "pending", "resume", "--all", "--json", env=writers.env, check=False)
+        assert done.returncode == 1 and done.stdout.count("\n") == 1
+        said = [json.loads(line) for line in done.stderr.splitlines()]
+        assert [error["error"] for error in said] == ["DATA_LOSS"] * 2
+        assert [error["message"].split(":")[0] for error in said] == damaged
+        assert writers.pending() == damaged and writers.rows() == [2]
+
+
 def run_random_kills(tmp_path, rounds):
     seed = int(os.environ.get("LAKE_TEST_SEED", time.time_ns() % 10**6))
     print(f"LAKE_TEST_SEED={seed}")

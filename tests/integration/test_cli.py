@@ -9,6 +9,8 @@ import pty
 import re
 import select
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import time
@@ -778,11 +780,11 @@ def flip(path, at):
         file.write(bytes([byte ^ 1]))
 
 
-def killed_get(server, select, copy):
+def killed_get(server, select, copy, cut=False):
     done = server.run("get", select, "-o", copy, check=False,
                       env={"LAKE_FAULT": "client.download.block:3:kill"})
     assert done.returncode == -signal.SIGKILL and not copy.exists()
-    [partial] = copy.parent.glob(copy.name + ".part-*")
+    [partial] = copy.parent.glob("*.part-*" if cut else copy.name + ".part-*")
     assert partial.stat().st_size == 3 * 2**20
     return partial
 
@@ -827,6 +829,82 @@ def test_two_gets_do_not_write_one_file(server, stored, tmp_path):
         assert partial.stat().st_size == 3 * 2**20
     server.run("get", select, "-o", copy)
     assert copy.read_bytes() == data
+
+
+@pytest.mark.parametrize("kind", ["device", "fifo", "socket"])
+def test_a_get_replaces_files_only(server, stored, tmp_path, kind):
+    """Who gets into /dev/null as root still has it afterwards."""
+    select, _, _ = stored
+    target = tmp_path / kind
+    if kind == "device":
+        os.mknod(target, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    elif kind == "fifo":
+        os.mkfifo(target)
+    else:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(target))
+    before = target.stat()
+    done = server.run("get", select, "-o", target, check=False)
+    assert done.returncode == 1 and "no regular file" in done.stderr, done.stderr
+    assert (target.stat().st_mode, target.stat().st_ino) == (before.st_mode, before.st_ino)
+    assert not list(tmp_path.glob("*.part-*"))
+
+
+def test_a_get_goes_where_a_link_leads(server, stored, tmp_path):
+    select, data, _ = stored
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "real").write_text("old")
+    (tmp_path / "link").symlink_to("disk/real")
+    server.run("get", select, "-o", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "disk" / "real").read_bytes() == data
+    assert os.listdir(tmp_path / "disk") == ["real"]
+    (tmp_path / "nowhere").symlink_to("not-there")
+    done = server.run("get", select, "-o", tmp_path / "nowhere", check=False)
+    assert done.returncode == 1 and "symbolic link" in done.stderr
+    assert (tmp_path / "nowhere").is_symlink() and not (tmp_path / "not-there").exists()
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "\u00e9" * 127, "-dash", "two\nlines", "\x1b[31mred",
+                                  "\udcff\udcfe"])
+def test_a_get_into_any_name(server, stored, tmp_path, name):
+    select, data, _ = stored
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = subprocess.run([LAKE, "get", select, "-o", folder / name, "--addr", server.address],
+                          capture_output=True, text=True, errors="replace", timeout=60,
+                          env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    assert (folder / name).read_bytes() == data and os.listdir(folder) == [name]
+    assert done.stdout.count("\n") == 1 and "\x1b" not in done.stdout
+    killed_get(server, select, folder / ("m" * 240), cut=True)
+    server.run("get", select, "-o", folder / ("m" * 240))
+    assert (folder / ("m" * 240)).read_bytes() == data and len(os.listdir(folder)) == 2
+
+
+def test_an_interrupted_get_keeps_what_arrived(server, stored, tmp_path):
+    select, data, _ = stored
+    copy = tmp_path / "copy"
+    process = subprocess.Popen(
+        [LAKE, "get", select, "-o", copy, "--addr", server.address], stderr=subprocess.PIPE, text=True,
+        env=clean_environment({"LAKE_FAULT": "client.download.block:2:stop-3000"}))
+    deadline = time.monotonic() + 60
+    while not (list(tmp_path.glob("*.part-*")) and
+               next(tmp_path.glob("*.part-*")).stat().st_size == 2 << 20):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and "cancelled" in stderr
+    assert not copy.exists() and len(list(tmp_path.glob("*.part-*"))) == 1
+    server.run("get", select, "-o", copy)
+    assert copy.read_bytes() == data
+
+
+@pytest.mark.parametrize("arguments", [("get", "-o", "-"), ("cat",)])
+def test_no_object_is_no_empty_one(server, stored, arguments):
+    command, *options = arguments
+    done = server.run(command, stored[0] + " WHERE a IS NULL", *options, check=False)
+    assert (done.returncode, done.stdout) == (1, "") and "no objects" in done.stderr
 
 
 @pytest.mark.parametrize("text, start, end", [

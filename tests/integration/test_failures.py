@@ -157,6 +157,22 @@ def test_an_interrupted_upload_leaves_no_object(server, tmp_path):
     assert visible == before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_upload_leaves_nothing(server, tmp_path, number):
+    path = tmp_path / "video.mp4"
+    path.write_bytes(os.urandom(4 * MIB))
+    before = stage_files(server)
+    process = put_slowly(server, path)
+    while len(stage_files(server)) == len(before):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, stderr = process.communicate()
+    assert process.returncode == -number
+    assert json.loads(stderr)["error"] == "CANCELLED", stderr
+    assert stage_files(server) == before
+
+
 def put_object(server, path):
     return json.loads(server.run("put", path, "--json").stdout)
 
@@ -208,12 +224,20 @@ def test_an_object_outside_the_stage_is_not_read(server, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
     digest = hashlib.sha256(b"secret").hexdigest()
+    server.run("table", "create", "outside.t", "--column", "video:FILE")
+    path = server.data_dir / "tables" / "outside" / "t.lance"
     for uri in (f"file://{secret}",
                 f"file://{server.data_dir}/objects/tenants/development/../../../../{secret}"):
-        sql = (f"SELECT {{'uri': '{uri}', 'media_type': 'text/plain', 'size_bytes': 6::BIGINT, "
-               f"'sha256': '{digest}'}} AS video")
-        done = server.run("get", sql, "-o", "-", check=False)
-        assert done.returncode == 1 and "secret" not in done.stdout
+        rows = pa.table({"video": [{"uri": uri, "media_type": "text/plain", "size_bytes": 6,
+                                    "sha256": digest}]}, schema=lance.dataset(str(path)).schema)
+        lance.write_dataset(rows, str(path), mode="overwrite")
+        assert uri in server.run("sql", "SELECT video.uri FROM outside.t", "--json").stdout
+        for command in (("get", "-o", "-"), ("get", "-o", tmp_path / "copy"), ("cat",),
+                        ("cat", "--range", "0:1")):
+            error = failure(server, command[0], "SELECT video FROM outside.t", *command[1:])
+            assert error["error"] in ("PERMISSION_DENIED", "INVALID_ARGUMENT"), error
+            assert "outside your stage" in error["message"] or ".." in error["message"], error
+    server.run("table", "drop", "outside.t")
 
 
 # ---- disks, ports, directories ------------------------------------------------------------------------

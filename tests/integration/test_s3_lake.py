@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -493,6 +494,38 @@ def test_parts_of_5_mib_of_the_first_format_go_on_with_5_mib(s3, stage, tmp_path
     assert location["uri"] == f"s3://{BUCKET}/{key}"
     found = client.get_object(Bucket=BUCKET, Key=key)
     assert found["Body"].read() == data and found["ETag"].endswith('-4"')
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_upload_leaves_no_parts(s3, stage, number, tmp_path):
+    endless = tmp_path / "endless"
+    with open(endless, "wb") as file:
+        file.truncate(1 << 36)
+    for marks in (None, tmp_path / "marks"):
+        keep = {"LAKE_UPLOAD_CHECKPOINT_DIR": str(marks)} if marks else {}
+        process = subprocess.Popen(
+            [LAKE, "put", endless, "--data-dir", stage.data_dir], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=clean_environment(credentials(**keep)), text=True)
+        deadline = time.monotonic() + 60
+        while not (uploads(s3) if marks is None else checkpoints(marks)):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=60)
+        assert process.returncode == -number and stdout == "" and "cancelled" in stderr, stderr
+        assert len(uploads(s3)) == (1 if marks else 0)
+    stage.run("put", endless, "--cancel", env=credentials(LAKE_UPLOAD_CHECKPOINT_DIR=str(marks)))
+    assert uploads(s3) == []
+
+
+@pytest.mark.parametrize("media_type", [
+    "video/mp4\r\nx-amz-meta-more: 1", "video/mp4\n", "video/\x1b[31m", "vid\u00e9o/mp4", "video/mp4 ",
+    " video/mp4", "video", "/mp4", "video/", "video/" + "x" * 250])
+def test_a_media_type_is_a_line_of_a_header(stage, media_type, tmp_path):
+    (tmp_path / "a").write_bytes(b"a")
+    done = stage.run("put", tmp_path / "a", "--media-type", media_type, check=False,
+                     env=credentials())
+    assert done.returncode == 1 and "is not a media type" in done.stderr, done.stderr
 
 
 def test_two_processes_do_not_resume_one_upload(s3, stage, large, tmp_path):

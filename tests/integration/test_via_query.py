@@ -225,9 +225,11 @@ def test_missing_and_damaged_objects_are_told(s3, lake, tmp_path):
     for stored in (b"x", b"xy"):
         s3.boto3().put_object(Bucket=BUCKET, Key=key_of(where), Body=stored)
         assert_fails(read(lake, "open", empty, token="token-of-ann"), "DATA_LOSS")
+        assert_fails(read(lake, "seek", empty, 0, 1, token="token-of-ann"), "DATA_LOSS")
     s3.boto3().delete_object(Bucket=BUCKET, Key=key_of(where))
     assert_fails(read(lake, "open", where, token="token-of-ann"), "NOT_FOUND")
     assert_fails(read(lake, "range", where, 0, 5, token="token-of-ann"), "NOT_FOUND")
+    assert_fails(read(lake, "seek", empty, 0, 1, token="token-of-ann"), "NOT_FOUND")
 
 
 def from_container(stage, services):
