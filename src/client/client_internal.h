@@ -73,6 +73,24 @@ lake_status client_action_within(lake_client *client, int64_t timeout_ms, const 
 /* The caller's stage as a store. FAILED_PRECONDITION for a query-only client. Borrowed. */
 lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err);
 
+/* ---- ask.c ---- */
+
+/* A protobuf message into an empty buffer. */
+lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out,
+                        struct lake_error *err);
+
+/* Runs an action. What comes back is an `answer_type`, the caller's to free; both are NULL for an
+ * action that answers with nothing. INTERNAL: an answer that is no message of its kind. */
+lake_status client_ask(lake_client *client, const char *action, const ProtobufCMessage *request,
+                       const ProtobufCMessageDescriptor *answer_type, ProtobufCMessage **answer,
+                       struct lake_error *err);
+lake_status client_ask_within(lake_client *client, int64_t timeout_ms, const char *action,
+                              const ProtobufCMessage *request,
+                              const ProtobufCMessageDescriptor *answer_type,
+                              ProtobufCMessage **answer, struct lake_error *err);
+/* NULL is fine. */
+void client_answer_free(ProtobufCMessage *answer);
+
 /* ---- tables.c ---- */
 
 /* "namespace.table" into its parts, views into `table`. */
@@ -80,19 +98,6 @@ lake_status client_split_name(const char *table, struct lake_str *namespace_name
                               struct lake_str *name, struct lake_error *err);
 /* The same as a message's part; views into `table`. */
 lake_status client_table_name(const char *table, LakePb__TableName *out, struct lake_error *err);
-/* A protobuf message into an empty buffer. */
-lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out,
-                        struct lake_error *err);
-
-/* Runs an action with a protobuf message; `reply` is the caller's, initialised. */
-lake_status client_ask(lake_client *client, const char *type, const ProtobufCMessage *message,
-                       struct base_buffer *reply, struct lake_error *err);
-lake_status client_ask_within(lake_client *client, int64_t timeout_ms, const char *type,
-                              const ProtobufCMessage *message, struct base_buffer *reply,
-                              struct lake_error *err);
-/* INTERNAL: an answer that is no message of its kind. */
-lake_status client_unreadable(struct lake_error *err);
-
 /* Whether two struct schemas have the same columns, else where not. What a schema says of itself as
  * a whole (name, nullability, metadata) is its maker's and says nothing of the rows. */
 bool client_columns_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,

@@ -10,9 +10,8 @@ lake_status lake_create_tag(lake_client *client, const char *table, const char *
 {
     LakePb__TagRequest request = LAKE_PB__TAG_REQUEST__INIT;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
@@ -20,18 +19,12 @@ lake_status lake_create_tag(lake_client *client, const char *table, const char *
         request.tag = client_binary(base_str_of(tag));
         request.has_version = version != 0;
         request.version = version;
-        status = client_ask(client, "lake.create_tag", &request.base, &reply, err);
+        status = client_ask(client, "lake.create_tag", &request.base, &lake_pb__tag__descriptor,
+                            &answer, err);
     }
-    if (status == LAKE_OK) {
-        LakePb__Tag *made = lake_pb__tag__unpack(NULL, reply.size, reply.data);
-        if (made == NULL)
-            status = client_unreadable(err);
-        else if (tagged != NULL)
-            *tagged = made->version;
-        if (made != NULL)
-            lake_pb__tag__free_unpacked(made, NULL);
-    }
-    base_buffer_fini(&reply);
+    if (status == LAKE_OK && tagged != NULL)
+        *tagged = ((const LakePb__Tag *)answer)->version;
+    client_answer_free(answer);
     return status;
 }
 
@@ -40,17 +33,14 @@ lake_status lake_delete_tag(lake_client *client, const char *table, const char *
 {
     LakePb__TagRequest request = LAKE_PB__TAG_REQUEST__INIT;
     LakePb__TableName name;
-    struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_tag = 1;
         request.tag = client_binary(base_str_of(tag));
-        status = client_ask(client, "lake.delete_tag", &request.base, &reply, err);
+        status = client_ask(client, "lake.delete_tag", &request.base, NULL, NULL, err);
     }
-    base_buffer_fini(&reply);
     return status;
 }
 
@@ -79,21 +69,16 @@ static lake_status copy_tags(const LakePb__ListTagsReply *reply, struct lake_tag
 lake_status lake_list_tags(lake_client *client, const char *table, struct lake_tag_list *out,
                            struct lake_error *err)
 {
-    LakePb__ListTagsReply *answer = NULL;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
-        status = client_ask(client, "lake.list_tags", &name.base, &reply, err);
-    if (status == LAKE_OK) {
-        answer = lake_pb__list_tags_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? client_unreadable(err) : copy_tags(answer, out, err);
-    }
-    if (answer != NULL)
-        lake_pb__list_tags_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
+        status = client_ask(client, "lake.list_tags", &name.base,
+                            &lake_pb__list_tags_reply__descriptor, &answer, err);
+    if (status == LAKE_OK)
+        status = copy_tags((const LakePb__ListTagsReply *)answer, out, err);
+    client_answer_free(answer);
     return status;
 }
 
@@ -125,27 +110,20 @@ lake_status lake_create_branch(lake_client *client, const char *table, const cha
 {
     LakePb__BranchRequest request;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = branch_request(table, branch, &name, &request, err);
     if (status == LAKE_OK) {
         request.has_parent = parent != NULL;
         request.parent = client_binary(base_str_of(parent == NULL ? "" : parent));
         request.has_version = version != 0;
         request.version = version;
-        status = client_ask(client, "lake.create_branch", &request.base, &reply, err);
+        status = client_ask(client, "lake.create_branch", &request.base,
+                            &lake_pb__branch__descriptor, &answer, err);
     }
-    if (status == LAKE_OK) {
-        LakePb__Branch *made = lake_pb__branch__unpack(NULL, reply.size, reply.data);
-        if (made == NULL)
-            status = client_unreadable(err);
-        else if (branched != NULL)
-            *branched = made->parent_version;
-        if (made != NULL)
-            lake_pb__branch__free_unpacked(made, NULL);
-    }
-    base_buffer_fini(&reply);
+    if (status == LAKE_OK && branched != NULL)
+        *branched = ((const LakePb__Branch *)answer)->parent_version;
+    client_answer_free(answer);
     return status;
 }
 
@@ -154,13 +132,10 @@ lake_status lake_delete_branch(lake_client *client, const char *table, const cha
 {
     LakePb__BranchRequest request;
     LakePb__TableName name;
-    struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = branch_request(table, branch, &name, &request, err);
     if (status == LAKE_OK)
-        status = client_ask(client, "lake.delete_branch", &request.base, &reply, err);
-    base_buffer_fini(&reply);
+        status = client_ask(client, "lake.delete_branch", &request.base, NULL, NULL, err);
     return status;
 }
 
@@ -192,21 +167,16 @@ static lake_status copy_branches(const LakePb__ListBranchesReply *reply,
 lake_status lake_list_branches(lake_client *client, const char *table, struct lake_branch_list *out,
                                struct lake_error *err)
 {
-    LakePb__ListBranchesReply *answer = NULL;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
-        status = client_ask(client, "lake.list_branches", &name.base, &reply, err);
-    if (status == LAKE_OK) {
-        answer = lake_pb__list_branches_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? client_unreadable(err) : copy_branches(answer, out, err);
-    }
-    if (answer != NULL)
-        lake_pb__list_branches_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
+        status = client_ask(client, "lake.list_branches", &name.base,
+                            &lake_pb__list_branches_reply__descriptor, &answer, err);
+    if (status == LAKE_OK)
+        status = copy_branches((const LakePb__ListBranchesReply *)answer, out, err);
+    client_answer_free(answer);
     return status;
 }
 

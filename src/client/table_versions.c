@@ -71,11 +71,9 @@ lake_status lake_table_history(lake_client *client, const char *table, uint64_t 
                                uint32_t limit, struct lake_history *out, struct lake_error *err)
 {
     LakePb__HistoryRequest request = LAKE_PB__HISTORY_REQUEST__INIT;
-    LakePb__HistoryReply *answer = NULL;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
@@ -83,15 +81,12 @@ lake_status lake_table_history(lake_client *client, const char *table, uint64_t 
         request.before = before;
         request.has_limit = 1;
         request.limit = limit;
-        status = client_ask(client, "lake.table_history", &request.base, &reply, err);
+        status = client_ask(client, "lake.table_history", &request.base,
+                            &lake_pb__history_reply__descriptor, &answer, err);
     }
-    if (status == LAKE_OK) {
-        answer = lake_pb__history_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? client_unreadable(err) : copy_history(answer, out, err);
-    }
-    if (answer != NULL)
-        lake_pb__history_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
+    if (status == LAKE_OK)
+        status = copy_history((const LakePb__HistoryReply *)answer, out, err);
+    client_answer_free(answer);
     return status;
 }
 
@@ -155,26 +150,21 @@ lake_status lake_diff_versions(lake_client *client, const char *table, uint64_t 
                                struct lake_version_diff *out, struct lake_error *err)
 {
     LakePb__DiffRequest request = LAKE_PB__DIFF_REQUEST__INIT;
-    LakePb__DiffReply *answer = NULL;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
         request.has_from = request.has_to = 1;
         request.from = from;
         request.to = to;
-        status = client_ask(client, "lake.diff_versions", &request.base, &reply, err);
+        status = client_ask(client, "lake.diff_versions", &request.base,
+                            &lake_pb__diff_reply__descriptor, &answer, err);
     }
-    if (status == LAKE_OK) {
-        answer = lake_pb__diff_reply__unpack(NULL, reply.size, reply.data);
-        status = answer == NULL ? client_unreadable(err) : copy_diff(answer, out, err);
-    }
-    if (answer != NULL)
-        lake_pb__diff_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
+    if (status == LAKE_OK)
+        status = copy_diff((const LakePb__DiffReply *)answer, out, err);
+    client_answer_free(answer);
     return status;
 }
 

@@ -31,40 +31,6 @@ lake_status client_table_name(const char *table, LakePb__TableName *out, struct 
     return LAKE_OK;
 }
 
-lake_status client_pack(const ProtobufCMessage *message, struct base_buffer *out,
-                        struct lake_error *err)
-{
-    lake_status status = base_buffer_reserve(out, protobuf_c_message_get_packed_size(message), err);
-    if (status == LAKE_OK)
-        out->size = protobuf_c_message_pack(message, out->data);
-    return status;
-}
-
-lake_status client_ask_within(lake_client *client, int64_t timeout_ms, const char *type,
-                              const ProtobufCMessage *message, struct base_buffer *reply,
-                              struct lake_error *err)
-{
-    struct base_buffer body;
-    base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
-    lake_status status = client_pack(message, &body, err);
-    if (status == LAKE_OK)
-        status =
-            client_action_within(client, timeout_ms, type, base_buffer_view(&body), reply, err);
-    base_buffer_fini(&body);
-    return status;
-}
-
-lake_status client_ask(lake_client *client, const char *type, const ProtobufCMessage *message,
-                       struct base_buffer *reply, struct lake_error *err)
-{
-    return client_ask_within(client, client->timeout_ms, type, message, reply, err);
-}
-
-lake_status client_unreadable(struct lake_error *err)
-{
-    return lake_fail(err, LAKE_INTERNAL, "the server's answer cannot be read");
-}
-
 /* ---- schemas ---- */
 
 bool client_columns_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,
@@ -139,10 +105,8 @@ lake_status lake_create_table(lake_client *client, const char *table,
     LakePb__CreateTableRequest request = LAKE_PB__CREATE_TABLE_REQUEST__INIT;
     LakePb__TableName name;
     struct base_buffer schema_bytes;
-    struct base_buffer reply;
     lake_error_clear(err);
     base_buffer_init(&schema_bytes, CLIENT_MAX_METADATA_BYTES);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
         status = arrow_ipc_schema_to_bytes(schema, &schema_bytes, err);
@@ -150,11 +114,10 @@ lake_status lake_create_table(lake_client *client, const char *table,
         request.name = &name;
         request.has_schema_ipc = 1;
         request.schema_ipc = (ProtobufCBinaryData){schema_bytes.size, schema_bytes.data};
-        status = client_ask(client, "lake.create_table", &request.base, &reply, err);
+        status = client_ask(client, "lake.create_table", &request.base, NULL, NULL, err);
         lake_schema_cache_invalidate(client, table);
     }
     base_buffer_fini(&schema_bytes);
-    base_buffer_fini(&reply);
     return status;
 }
 
@@ -162,16 +125,13 @@ lake_status lake_drop_table(lake_client *client, const char *table, struct lake_
 {
     LakePb__DropTableRequest request = LAKE_PB__DROP_TABLE_REQUEST__INIT;
     LakePb__TableName name;
-    struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
-        status = client_ask(client, "lake.drop_table", &request.base, &reply, err);
+        status = client_ask(client, "lake.drop_table", &request.base, NULL, NULL, err);
         lake_schema_cache_invalidate(client, table);
     }
-    base_buffer_fini(&reply);
     return status;
 }
 
@@ -181,33 +141,26 @@ lake_status lake_compact_table(lake_client *client, const char *table, int64_t t
                                struct lake_compaction *out, struct lake_error *err)
 {
     LakePb__CompactTableRequest request = LAKE_PB__COMPACT_TABLE_REQUEST__INIT;
-    LakePb__CompactTableReply *answer = NULL;
     LakePb__TableName name;
-    struct base_buffer reply;
+    ProtobufCMessage *answer = NULL;
     lake_error_clear(err);
     if (timeout_ms <= 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must be positive");
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.name = &name;
-        status =
-            client_ask_within(client, timeout_ms, "lake.compact_table", &request.base, &reply, err);
+        status = client_ask_within(client, timeout_ms, "lake.compact_table", &request.base,
+                                   &lake_pb__compact_table_reply__descriptor, &answer, err);
     }
     if (status == LAKE_OK) {
-        answer = lake_pb__compact_table_reply__unpack(NULL, reply.size, reply.data);
-        if (answer == NULL)
-            status = client_unreadable(err);
-        else
-            *out = (struct lake_compaction){.version = answer->version,
-                                            .fragments_removed = answer->fragments_removed,
-                                            .fragments_added = answer->fragments_added,
-                                            .rows_rewritten = answer->rows_rewritten,
-                                            .rows_dropped = answer->rows_dropped};
+        const LakePb__CompactTableReply *done = (const LakePb__CompactTableReply *)answer;
+        *out = (struct lake_compaction){.version = done->version,
+                                        .fragments_removed = done->fragments_removed,
+                                        .fragments_added = done->fragments_added,
+                                        .rows_rewritten = done->rows_rewritten,
+                                        .rows_dropped = done->rows_dropped};
     }
-    if (answer != NULL)
-        lake_pb__compact_table_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
+    client_answer_free(answer);
     return status;
 }
 
@@ -218,21 +171,14 @@ void lake_cleanup_options_init(struct lake_cleanup_options *options)
     *options = (struct lake_cleanup_options){.older_than_ms = UINT64_C(14) * 24 * 3600 * 1000};
 }
 
-static lake_status read_cleanup(struct lake_bytes reply, struct lake_cleanup *out,
-                                struct lake_error *err)
+static void copy_cleanup(const LakePb__CleanupTableReply *reply, struct lake_cleanup *out)
 {
-    LakePb__CleanupTableReply *answer =
-        lake_pb__cleanup_table_reply__unpack(NULL, reply.size, reply.data);
-    if (answer == NULL)
-        return client_unreadable(err);
-    out->versions_kept = answer->versions_kept;
-    out->versions_removed = answer->versions_removed;
-    out->files_removed = answer->files_removed;
-    out->abandoned_files_removed = answer->abandoned_files_removed;
-    out->files_in_grace = answer->files_in_grace;
-    out->bytes_removed = answer->bytes_removed;
-    lake_pb__cleanup_table_reply__free_unpacked(answer, NULL);
-    return LAKE_OK;
+    out->versions_kept = reply->versions_kept;
+    out->versions_removed = reply->versions_removed;
+    out->files_removed = reply->files_removed;
+    out->abandoned_files_removed = reply->abandoned_files_removed;
+    out->files_in_grace = reply->files_in_grace;
+    out->bytes_removed = reply->bytes_removed;
 }
 
 lake_status lake_cleanup_table(lake_client *client, const char *table,
@@ -241,15 +187,14 @@ lake_status lake_cleanup_table(lake_client *client, const char *table,
 {
     LakePb__CleanupTableRequest request = LAKE_PB__CLEANUP_TABLE_REQUEST__INIT;
     LakePb__TableName name;
+    ProtobufCMessage *answer = NULL;
     struct lake_cleanup_options defaults;
     struct lake_cleanup filled = {0};
-    struct base_buffer reply;
     lake_error_clear(err);
     if (timeout_ms <= 0)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "timeout_ms must be positive");
     lake_cleanup_options_init(&defaults);
     options = options == NULL ? &defaults : options;
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK)
         status = client_operation_id(options->operation_id, filled.operation_id, err);
@@ -261,14 +206,14 @@ lake_status lake_cleanup_table(lake_client *client, const char *table,
         request.retain_versions = options->retain_versions;
         request.dry_run = options->dry_run;
         request.operation_id = client_binary(base_str_of(filled.operation_id));
-        status =
-            client_ask_within(client, timeout_ms, "lake.cleanup_table", &request.base, &reply, err);
+        status = client_ask_within(client, timeout_ms, "lake.cleanup_table", &request.base,
+                                   &lake_pb__cleanup_table_reply__descriptor, &answer, err);
     }
-    if (status == LAKE_OK)
-        status = read_cleanup(base_buffer_view(&reply), &filled, err);
-    if (status == LAKE_OK)
+    if (status == LAKE_OK) {
+        copy_cleanup((const LakePb__CleanupTableReply *)answer, &filled);
         *out = filled;
-    base_buffer_fini(&reply);
+    }
+    client_answer_free(answer);
     return status;
 }
 
@@ -301,30 +246,28 @@ lake_status lake_describe_table(lake_client *client, const char *table, struct l
                                 struct lake_error *err)
 {
     LakePb__ResolveTablesRequest request = LAKE_PB__RESOLVE_TABLES_REQUEST__INIT;
-    LakePb__ResolveTablesReply *answer = NULL;
     LakePb__TableName name;
+    ProtobufCMessage *answer = NULL;
     LakePb__TableName *names[1] = {&name};
-    struct base_buffer reply;
     lake_error_clear(err);
-    base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
     lake_status status = client_table_name(table, &name, err);
     if (status == LAKE_OK) {
         request.n_names = 1;
         request.names = names;
-        status = client_ask(client, "lake.resolve_tables", &request.base, &reply, err);
+        status = client_ask(client, "lake.resolve_tables", &request.base,
+                            &lake_pb__resolve_tables_reply__descriptor, &answer, err);
     }
     if (status == LAKE_OK) {
-        answer = lake_pb__resolve_tables_reply__unpack(NULL, reply.size, reply.data);
-        if (answer == NULL || answer->n_tables != 1)
-            status = client_unreadable(err);
-        else if (answer->tables[0]->registration == NULL)
+        const LakePb__ResolveTablesReply *resolved = (const LakePb__ResolveTablesReply *)answer;
+        if (resolved->n_tables != 1)
+            status = lake_fail(err, LAKE_INTERNAL, "the server answered for %zu tables, not one",
+                               resolved->n_tables);
+        else if (resolved->tables[0]->registration == NULL)
             status = lake_fail(err, LAKE_NOT_FOUND, "there is no table %s", table);
         else
-            status = fill_info(table, answer->tables[0], out, err);
+            status = fill_info(table, resolved->tables[0], out, err);
     }
-    if (answer != NULL)
-        lake_pb__resolve_tables_reply__free_unpacked(answer, NULL);
-    base_buffer_fini(&reply);
+    client_answer_free(answer);
     return status;
 }
 
@@ -367,6 +310,27 @@ static lake_status add_page(const LakePb__ListTablesReply *page, struct lake_tab
     return LAKE_OK;
 }
 
+/* The page that follows `page`, which is let go; NULL before the first. */
+static lake_status next_page(lake_client *client, const char *namespace_name,
+                             LakePb__ListTablesReply **page, struct lake_error *err)
+{
+    LakePb__ListTablesRequest request = LAKE_PB__LIST_TABLES_REQUEST__INIT;
+    LakePb__ListTablesReply *last = *page;
+    ProtobufCMessage *answer = NULL;
+    if (namespace_name != NULL) {
+        request.has_namespace_name = 1;
+        request.namespace_name = client_binary(base_str_of(namespace_name));
+    }
+    if (last != NULL)
+        request.start_after = last->tables[last->n_tables - 1]->name;
+    lake_status status = client_ask(client, "lake.list_tables", &request.base,
+                                    &lake_pb__list_tables_reply__descriptor, &answer, err);
+    if (last != NULL)
+        client_answer_free(&last->base);
+    *page = (LakePb__ListTablesReply *)answer;
+    return status;
+}
+
 lake_status lake_list_tables(lake_client *client, const char *namespace_name,
                              struct lake_table_list *out, struct lake_error *err)
 {
@@ -376,30 +340,13 @@ lake_status lake_list_tables(lake_client *client, const char *namespace_name,
     bool more = true;
     lake_error_clear(err);
     while (more && status == LAKE_OK) {
-        LakePb__ListTablesRequest request = LAKE_PB__LIST_TABLES_REQUEST__INIT;
-        struct base_buffer reply;
-        base_buffer_init(&reply, CLIENT_MAX_REPLY_BYTES);
-        if (namespace_name != NULL) {
-            request.has_namespace_name = 1;
-            request.namespace_name = client_binary(base_str_of(namespace_name));
-        }
-        if (page != NULL && page->n_tables > 0)
-            request.start_after = page->tables[page->n_tables - 1]->name;
-        status = client_ask(client, "lake.list_tables", &request.base, &reply, err);
-        if (page != NULL)
-            lake_pb__list_tables_reply__free_unpacked(page, NULL);
-        page = NULL;
-        if (status == LAKE_OK) {
-            page = lake_pb__list_tables_reply__unpack(NULL, reply.size, reply.data);
-            status = page == NULL
-                         ? lake_fail(err, LAKE_INTERNAL, "the server's list cannot be read")
-                         : add_page(page, &list, err);
-            more = status == LAKE_OK && page->more && page->n_tables > 0;
-        }
-        base_buffer_fini(&reply);
+        status = next_page(client, namespace_name, &page, err);
+        if (status == LAKE_OK)
+            status = add_page(page, &list, err);
+        more = status == LAKE_OK && page->more && page->n_tables > 0;
     }
     if (page != NULL)
-        lake_pb__list_tables_reply__free_unpacked(page, NULL);
+        client_answer_free(&page->base);
     if (status != LAKE_OK) {
         lake_table_list_fini(&list);
         return status;

@@ -5,41 +5,47 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct claims {
-    struct meta_claim history;
-    struct meta_claim table;
+/* A table whose gates are held. */
+struct entered {
+    struct meta_claim history_claim;
+    struct meta_claim table_claim;
+    struct meta_registration registration;
+    struct storage_store *store;
 };
 
-static void leave(struct meta_authority *authority, struct claims *claims)
+static void leave(struct meta_authority *authority, struct entered *table)
 {
-    meta_gate_leave(&authority->gates, &claims->table);
-    meta_gate_leave(&authority->gates, &claims->history);
+    meta_gate_leave(&authority->gates, &table->table_claim);
+    meta_gate_leave(&authority->gates, &table->history_claim);
+    storage_store_unref(table->store);
+    meta_registration_fini(&table->registration);
 }
 
-/* Enters the table's gates and finds its directory. Leaves nothing held on failure. */
+/* On success the caller leaves; on failure nothing is held. */
 static lake_status enter(struct meta_authority *authority, const struct meta_identity *identity,
-                         const struct meta_wait *wait, const LakePb__TableName *table,
-                         struct meta_registration *registration, struct storage_store **store,
-                         struct claims *claims, struct lake_error *err)
+                         const struct meta_wait *wait, const LakePb__TableName *asked,
+                         struct entered *table, struct lake_error *err)
 {
     struct meta_name name;
-    lake_status status = meta_name_from_pb(table, &name, err);
+    lake_status status = meta_name_from_pb(asked, &name, err);
     if (status == LAKE_OK)
         status = meta_identity_require(identity, name.namespace_name, err);
     if (status == LAKE_OK)
-        status = meta_history_enter(authority, &name, wait, &claims->history, err);
+        status = meta_history_enter(authority, &name, wait, &table->history_claim, err);
     if (status != LAKE_OK)
         return status;
-    status = meta_table_enter(authority, &name, wait, &claims->table, err);
+    status = meta_table_enter(authority, &name, wait, &table->table_claim, err);
     if (status != LAKE_OK) {
-        meta_gate_leave(&authority->gates, &claims->history);
+        meta_gate_leave(&authority->gates, &table->history_claim);
         return status;
     }
-    status = meta_registration_get(authority, &name, registration, err);
+    table->store = NULL;
+    meta_registration_init(&table->registration);
+    status = meta_registration_get(authority, &name, &table->registration, err);
     if (status == LAKE_OK)
-        status = meta_table_store(authority, &registration->name, store, err);
+        status = meta_table_store(authority, &table->registration.name, &table->store, err);
     if (status != LAKE_OK)
-        leave(authority, claims);
+        leave(authority, table);
     return status;
 }
 
@@ -80,35 +86,29 @@ lake_status meta_tag_create(struct meta_authority *authority, const struct meta_
                             struct base_buffer *out, struct lake_error *err)
 {
     char tag[LANCE_REF_NAME_BYTES];
-    struct meta_registration registration;
-    struct storage_store *store = NULL;
     struct lance_dataset *newest = NULL;
-    struct claims claims;
+    struct entered table;
     uint64_t recorded = 0;
-    meta_registration_init(&registration);
     lake_status status = copy_name(request->tag, "tag", tag, err);
     if (status == LAKE_OK)
-        status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
+        status = enter(authority, identity, wait, request->name, &table, err);
     if (status != LAKE_OK)
-        goto out;
-    status = meta_dataset_newest(authority, &registration, store, &recorded, &newest, err);
+        return status;
+    status =
+        meta_dataset_newest(authority, &table.registration, table.store, &recorded, &newest, err);
     if (status == LAKE_OK) {
         LakePb__Tag made = LAKE_PB__TAG__INIT;
         made.has_tag = made.has_version = true;
         made.tag = meta_pb_of_str(tag);
         made.version = request->has_version ? request->version : lance_dataset_version(newest);
-        status = lance_tag_create(store, tag, NULL, made.version, err);
+        status = lance_tag_create(table.store, tag, NULL, made.version, err);
         if (status == LAKE_NOT_FOUND)
-            status = no_version(&registration, NULL, made.version, err);
+            status = no_version(&table.registration, NULL, made.version, err);
         if (status == LAKE_OK)
             status = meta_pb_pack(&made.base, out, err);
     }
-    leave(authority, &claims);
-out:
     lance_dataset_unref(newest);
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
+    leave(authority, &table);
     return status;
 }
 
@@ -117,20 +117,14 @@ lake_status meta_tag_delete(struct meta_authority *authority, const struct meta_
                             struct lake_error *err)
 {
     char tag[LANCE_REF_NAME_BYTES];
-    struct meta_registration registration;
-    struct storage_store *store = NULL;
-    struct claims claims;
-    meta_registration_init(&registration);
+    struct entered table;
     lake_status status = copy_name(request->tag, "tag", tag, err);
     if (status == LAKE_OK)
-        status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
+        status = enter(authority, identity, wait, request->name, &table, err);
     if (status == LAKE_OK) {
-        status = lance_tag_delete(store, tag, err);
-        leave(authority, &claims);
+        status = lance_tag_delete(table.store, tag, err);
+        leave(authority, &table);
     }
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
     return status;
 }
 
@@ -166,23 +160,17 @@ lake_status meta_tags_list(struct meta_authority *authority, const struct meta_i
                            const struct meta_wait *wait, const LakePb__TableName *request,
                            struct base_buffer *out, struct lake_error *err)
 {
-    struct meta_registration registration;
-    struct storage_store *store = NULL;
     struct lance_tag *tags = NULL;
-    struct claims claims;
+    struct entered table;
     size_t count = 0;
-    meta_registration_init(&registration);
-    lake_status status =
-        enter(authority, identity, wait, request, &registration, &store, &claims, err);
+    lake_status status = enter(authority, identity, wait, request, &table, err);
     if (status == LAKE_OK) {
-        status = lance_tags_list(store, &tags, &count, err);
-        leave(authority, &claims);
+        status = lance_tags_list(table.store, &tags, &count, err);
+        leave(authority, &table);
     }
     if (status == LAKE_OK)
         status = pack_tags(tags, count, out, err);
     base_free(tags);
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
     return status;
 }
 
@@ -207,41 +195,35 @@ lake_status meta_branch_create(struct meta_authority *authority,
 {
     char branch[LANCE_REF_NAME_BYTES];
     char parent[LANCE_REF_NAME_BYTES];
-    struct meta_registration registration;
-    struct storage_store *store = NULL;
     struct lance_dataset *newest = NULL;
     struct lance_branch made;
-    struct claims claims;
+    struct entered table;
     uint64_t recorded = 0;
-    meta_registration_init(&registration);
     lake_status status = copy_name(request->branch, "branch", branch, err);
     if (status == LAKE_OK && request->has_parent)
         status = copy_name(request->parent, "branch", parent, err);
     if (status == LAKE_OK)
-        status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
+        status = enter(authority, identity, wait, request->name, &table, err);
     if (status != LAKE_OK)
-        goto out;
+        return status;
     uint64_t version = request->has_version ? request->version : 0;
     /* Main's newest version is the one that the registry answers for. */
-    status = meta_dataset_newest(authority, &registration, store, &recorded, &newest, err);
+    status =
+        meta_dataset_newest(authority, &table.registration, table.store, &recorded, &newest, err);
     if (status == LAKE_OK && version == 0 && !request->has_parent)
         version = lance_dataset_version(newest);
     if (status == LAKE_OK)
-        status = lance_branch_create(store, branch, request->has_parent ? parent : NULL, version,
-                                     &made, err);
+        status = lance_branch_create(table.store, branch, request->has_parent ? parent : NULL,
+                                     version, &made, err);
     if (status == LAKE_NOT_FOUND)
-        status = no_version(&registration, request->has_parent ? parent : NULL, version, err);
+        status = no_version(&table.registration, request->has_parent ? parent : NULL, version, err);
     if (status == LAKE_OK) {
         LakePb__Branch reply;
         describe(&made, &reply);
         status = meta_pb_pack(&reply.base, out, err);
     }
-    leave(authority, &claims);
-out:
     lance_dataset_unref(newest);
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
+    leave(authority, &table);
     return status;
 }
 
@@ -250,20 +232,14 @@ lake_status meta_branch_delete(struct meta_authority *authority,
                                const LakePb__BranchRequest *request, struct lake_error *err)
 {
     char branch[LANCE_REF_NAME_BYTES];
-    struct meta_registration registration;
-    struct storage_store *store = NULL;
-    struct claims claims;
-    meta_registration_init(&registration);
+    struct entered table;
     lake_status status = copy_name(request->branch, "branch", branch, err);
     if (status == LAKE_OK)
-        status =
-            enter(authority, identity, wait, request->name, &registration, &store, &claims, err);
+        status = enter(authority, identity, wait, request->name, &table, err);
     if (status == LAKE_OK) {
-        status = lance_branch_delete(store, branch, err);
-        leave(authority, &claims);
+        status = lance_branch_delete(table.store, branch, err);
+        leave(authority, &table);
     }
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
     return status;
 }
 
@@ -295,22 +271,16 @@ lake_status meta_branches_list(struct meta_authority *authority,
                                const LakePb__TableName *request, struct base_buffer *out,
                                struct lake_error *err)
 {
-    struct meta_registration registration;
-    struct storage_store *store = NULL;
     struct lance_branch *branches = NULL;
-    struct claims claims;
+    struct entered table;
     size_t count = 0;
-    meta_registration_init(&registration);
-    lake_status status =
-        enter(authority, identity, wait, request, &registration, &store, &claims, err);
+    lake_status status = enter(authority, identity, wait, request, &table, err);
     if (status == LAKE_OK) {
-        status = lance_branches_list(store, &branches, &count, err);
-        leave(authority, &claims);
+        status = lance_branches_list(table.store, &branches, &count, err);
+        leave(authority, &table);
     }
     if (status == LAKE_OK)
         status = pack_branches(branches, count, out, err);
     base_free(branches);
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
     return status;
 }
