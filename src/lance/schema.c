@@ -10,34 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCHEMA_ARENA_BYTES ((size_t)256 << 20)
-#define MAX_NAME_BYTES     4096
-#define MAX_METADATA_PAIRS 10000
-
 /* ---- small helpers ---- */
 
-static lake_status no_memory(struct lake_error *err)
+lake_status lance_schema_no_memory(struct lake_error *err)
 {
     return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
                      "a table's schema needs more than %zu MiB of memory",
-                     SCHEMA_ARENA_BYTES >> 20);
+                     LANCE_SCHEMA_ARENA_BYTES >> 20);
 }
 
 static struct lake_str str_of_pb(ProtobufCBinaryData data)
 {
     return (struct lake_str){(const char *)data.data, data.len};
-}
-
-static bool pb_of_str(struct base_arena *arena, const char *text, size_t size,
-                      ProtobufCBinaryData *out)
-{
-    char *copy = base_arena_strndup(arena, text, size);
-    if (copy == NULL) {
-        return false;
-    }
-    out->data = (uint8_t *)copy;
-    out->len = size;
-    return true;
 }
 
 const char *lance_field_metadata(const struct lance_field *field, const char *key)
@@ -109,13 +93,13 @@ static lake_status copy_pairs(struct base_arena *arena, LancePb__BytesEntry *con
                               size_t count, const struct lance_key_value **out,
                               struct lake_error *err)
 {
-    if (count > MAX_METADATA_PAIRS) {
+    if (count > LANCE_MAX_METADATA_PAIRS) {
         return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "%zu metadata entries, at most %d are read",
-                         count, MAX_METADATA_PAIRS);
+                         count, LANCE_MAX_METADATA_PAIRS);
     }
     struct lance_key_value *pairs = base_arena_calloc_array(arena, count + 1, sizeof(*pairs));
     if (pairs == NULL) {
-        return no_memory(err);
+        return lance_schema_no_memory(err);
     }
     for (size_t i = 0; i < count; i++) {
         struct lake_str key = str_of_pb(entries[i]->key);
@@ -124,7 +108,7 @@ static lake_status copy_pairs(struct base_arena *arena, LancePb__BytesEntry *con
         pairs[i].value =
             base_arena_strndup(arena, value.data == NULL ? "" : value.data, value.size);
         if (pairs[i].key == NULL || pairs[i].value == NULL) {
-            return no_memory(err);
+            return lance_schema_no_memory(err);
         }
     }
     *out = pairs;
@@ -172,49 +156,6 @@ static lake_status set_extension_name(struct ArrowSchema *schema, const char *na
     }
     ArrowBufferReset(&metadata);
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, 64);
-}
-
-static lake_status entries_of_arrow(struct base_arena *arena, const char *metadata,
-                                    LancePb__BytesEntry ***out, size_t *count,
-                                    struct lake_error *err)
-{
-    struct ArrowMetadataReader reader;
-    if (metadata == NULL || ArrowMetadataReaderInit(&reader, metadata) != NANOARROW_OK ||
-        reader.remaining_keys <= 0) {
-        *out = NULL;
-        *count = 0;
-        return LAKE_OK;
-    }
-    if (reader.remaining_keys > MAX_METADATA_PAIRS) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "a schema has %d metadata entries, at most "
-                         "%d are written",
-                         reader.remaining_keys, MAX_METADATA_PAIRS);
-    }
-    size_t total = (size_t)reader.remaining_keys;
-    LancePb__BytesEntry **entries = base_arena_calloc_array(arena, total, sizeof(*entries));
-    LancePb__BytesEntry *items = base_arena_calloc_array(arena, total, sizeof(*items));
-    if (entries == NULL || items == NULL) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < total; i++) {
-        struct ArrowStringView key;
-        struct ArrowStringView value;
-        if (ArrowMetadataReaderRead(&reader, &key, &value) != NANOARROW_OK) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT, "a schema's metadata is cut short");
-        }
-        lance_pb__bytes_entry__init(&items[i]);
-        items[i].has_key = true;
-        items[i].has_value = true;
-        if (!pb_of_str(arena, key.data, (size_t)key.size_bytes, &items[i].key) ||
-            !pb_of_str(arena, value.data, (size_t)value.size_bytes, &items[i].value)) {
-            return no_memory(err);
-        }
-        entries[i] = &items[i];
-    }
-    *out = entries;
-    *count = total;
-    return LAKE_OK;
 }
 
 /* ---- flat list to tree ---- */
@@ -353,7 +294,7 @@ static lake_status copy_field(struct tree_builder *builder, const struct flat *f
 {
     struct lake_str name = str_of_pb(flat->pb->name);
     struct lake_str type = str_of_pb(flat->pb->logical_type);
-    if (name.size > MAX_NAME_BYTES || type.size >= LANCE_LOGICAL_TYPE_BYTES ||
+    if (name.size > LANCE_MAX_NAME_BYTES || type.size >= LANCE_LOGICAL_TYPE_BYTES ||
         (name.size > 0 && memchr(name.data, '\0', name.size) != NULL) || !base_utf8_valid(name)) {
         return lake_fail(err, LAKE_DATA_LOSS,
                          "field %d of the schema has a name or a type that is too long or not text",
@@ -369,7 +310,7 @@ static lake_status copy_field(struct tree_builder *builder, const struct flat *f
     out->children =
         base_arena_calloc_array(builder->arena, flat->child_count + 1, sizeof(*out->children));
     if (out->name == NULL || out->logical_type == NULL || out->children == NULL) {
-        return no_memory(err);
+        return lance_schema_no_memory(err);
     }
     out->metadata_count = flat->pb->n_metadata;
     lake_status status =
@@ -421,7 +362,7 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
         return status;
     }
     if (ArrowSchemaSetName(arrow, out->name) != NANOARROW_OK) {
-        return base_fail_no_memory(err, MAX_NAME_BYTES);
+        return base_fail_no_memory(err, LANCE_MAX_NAME_BYTES);
     }
     arrow->flags = out->nullable ? ARROW_FLAG_NULLABLE : 0;
     out->arrow = out->stored_arrow = arrow;
@@ -462,7 +403,7 @@ static lake_status build_tree(struct tree_builder *builder, struct lance_schema 
     schema->fields = base_arena_calloc_array(builder->arena, (size_t)root->child_count + 1,
                                              sizeof(*schema->fields));
     if (schema->fields == NULL) {
-        return no_memory(err);
+        return lance_schema_no_memory(err);
     }
     schema->max_field_id = -1;
     for (size_t i = 0; i < builder->count; i++) {
@@ -488,7 +429,7 @@ lake_status lance_schema_from_fields(LancePb__Field *const *fields, size_t field
                          "the schema has %zu fields; at most %d are supported", field_count,
                          LANCE_MAX_FIELDS);
     }
-    status = base_arena_new(SCHEMA_ARENA_BYTES, &schema.arena, err);
+    status = base_arena_new(LANCE_SCHEMA_ARENA_BYTES, &schema.arena, err);
     if (status != LAKE_OK) {
         return status;
     }
@@ -496,7 +437,7 @@ lake_status lance_schema_from_fields(LancePb__Field *const *fields, size_t field
     schema.stored_types =
         base_arena_calloc_array(schema.arena, LANCE_STORED_KINDS, sizeof(*schema.stored_types));
     if (schema.stored_types == NULL) {
-        status = no_memory(err);
+        status = lance_schema_no_memory(err);
         goto out;
     }
     status = lance_stored_types(schema.stored_types, err);
@@ -529,264 +470,5 @@ out:
     base_free(builder.by_id);
     base_free(builder.flat);
     lance_schema_fini(&schema);
-    return status;
-}
-
-/* ---- tree or Arrow to flat list ---- */
-
-struct flattener {
-    struct base_arena *arena;
-    LancePb__Field **fields;
-    size_t count;
-    size_t capacity;
-    bool maps; /* maps and fixed-size lists of structs: storage 2.2 */
-};
-
-static lake_status add_field(struct flattener *flat, const struct ArrowSchema *arrow, int32_t id,
-                             int32_t parent_id, const char *logical_type, struct lake_error *err)
-{
-    if (flat->count == flat->capacity) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "the schema has more than %zu fields, nested ones included; at most %d "
-                         "are supported",
-                         flat->capacity, LANCE_MAX_FIELDS);
-    }
-    LancePb__Field *field = base_arena_alloc(flat->arena, sizeof(*field));
-    if (field == NULL) {
-        return no_memory(err);
-    }
-    lance_pb__field__init(field);
-    const char *name = arrow->name == NULL ? "" : arrow->name;
-    field->has_name = true;
-    field->has_logical_type = true;
-    if (!pb_of_str(flat->arena, name, strlen(name), &field->name) ||
-        !pb_of_str(flat->arena, logical_type, strlen(logical_type), &field->logical_type)) {
-        return no_memory(err);
-    }
-    field->has_id = true;
-    field->id = id;
-    field->has_parent_id = true;
-    field->parent_id = parent_id;
-    field->has_nullable = true;
-    field->nullable = (arrow->flags & ARROW_FLAG_NULLABLE) != 0;
-    lake_status status =
-        entries_of_arrow(flat->arena, arrow->metadata, &field->metadata, &field->n_metadata, err);
-    if (status != LAKE_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < field->n_metadata; i++) {
-        if (base_str_equal_c(str_of_pb(field->metadata[i]->key), "ARROW:extension:name")) {
-            field->has_extension_name = true;
-            field->extension_name = field->metadata[i]->value;
-        }
-    }
-    flat->fields[flat->count++] = field;
-    return LAKE_OK;
-}
-
-static lake_status flatten_tree(struct flattener *flat, const struct lance_field *field,
-                                struct lake_error *err)
-{
-    lake_status status =
-        add_field(flat, field->arrow, field->id, field->parent_id, field->logical_type, err);
-    for (size_t i = 0; status == LAKE_OK && i < field->child_count; i++) {
-        status = flatten_tree(flat, &field->children[i], err);
-    }
-    return status;
-}
-
-static lake_status flattener_init(struct flattener *flat, struct base_arena *arena,
-                                  struct lake_error *err)
-{
-    *flat = (struct flattener){.arena = arena, .capacity = LANCE_MAX_FIELDS};
-    flat->fields = base_arena_calloc_array(arena, flat->capacity, sizeof(*flat->fields));
-    return flat->fields == NULL ? no_memory(err) : LAKE_OK;
-}
-
-lake_status lance_schema_to_fields(const struct lance_schema *schema, struct base_arena *arena,
-                                   LancePb__Field ***out, size_t *count, struct lake_error *err)
-{
-    struct flattener flat;
-    lake_status status = flattener_init(&flat, arena, err);
-    for (size_t i = 0; status == LAKE_OK && i < schema->field_count; i++) {
-        status = flatten_tree(&flat, &schema->fields[i], err);
-    }
-    if (status == LAKE_OK) {
-        *out = flat.fields;
-        *count = flat.count;
-    }
-    return status;
-}
-
-lake_status lance_schema_metadata_to_entries(const struct lance_schema *schema,
-                                             struct base_arena *arena, LancePb__BytesEntry ***out,
-                                             size_t *count, struct lake_error *err)
-{
-    return entries_of_arrow(arena, schema->arrow.metadata, out, count, err);
-}
-
-/* What the format could name but the writer does not write, or another reader cannot read. */
-static lake_status check_writable(const struct flattener *flat, const struct ArrowSchema *arrow,
-                                  const char *logical_type, struct lake_error *err)
-{
-    static const char *const refused[] = {"packed", "lance-encoding:packed", "lance-encoding:blob"};
-    const char *name = arrow->name == NULL ? "?" : arrow->name;
-    enum lance_node_kind kind = lance_logical_type_kind(logical_type);
-    if (kind == LANCE_NODE_STRUCT && arrow->n_children == 0) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %s is a struct without fields, which a Lance file cannot hold",
-                         name);
-    }
-    if (kind == LANCE_NODE_FSL_STRUCT) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %s is a fixed-size list of structs, which Lance readers cannot "
-                         "read beside other columns; use a list",
-                         name);
-    }
-    if (kind == LANCE_NODE_MAP && !flat->maps) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %s is a map, which needs storage version 2.2", name);
-    }
-    struct ArrowStringView extension = {NULL, 0};
-    (void)ArrowMetadataGetValue(arrow->metadata, ArrowCharView("ARROW:extension:name"), &extension);
-    struct lake_str found = {extension.data, (size_t)extension.size_bytes};
-    if (base_str_equal_c(found, "lance.blob.v2") || strcmp(logical_type, "json") == 0) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %s is of Lance's type %.*s, which Lake does not write", name,
-                         LAKE_STR_FMT(found));
-    }
-    for (size_t i = 0; i < BASE_ARRAY_LEN(refused); i++) {
-        if (arrow->metadata != NULL &&
-            ArrowMetadataHasKey(arrow->metadata, ArrowCharView(refused[i]))) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "column %s asks for %s in its metadata, which Lake does not write",
-                             name, refused[i]);
-        }
-    }
-    return LAKE_OK;
-}
-
-static lake_status flatten_arrow(struct flattener *flat, const struct ArrowSchema *arrow,
-                                 int32_t parent_id, uint32_t depth, struct lake_error *err)
-{
-    char logical_type[LANCE_LOGICAL_TYPE_BYTES];
-    if (depth >= LANCE_MAX_NESTING) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "a column is nested deeper than %d levels",
-                         LANCE_MAX_NESTING);
-    }
-    lake_status status = lance_logical_type_of(arrow, logical_type, err);
-    if (status == LAKE_OK) {
-        status = check_writable(flat, arrow, logical_type, err);
-    }
-    int32_t id = (int32_t)flat->count;
-    if (status == LAKE_OK) {
-        status = add_field(flat, arrow, id, parent_id, logical_type, err);
-    }
-    if (status != LAKE_OK || lance_logical_type_kind(logical_type) == LANCE_NODE_LEAF) {
-        return status;
-    }
-    for (int64_t i = 0; status == LAKE_OK && i < arrow->n_children; i++) {
-        status = flatten_arrow(flat, arrow->children[i], id, depth + 1, err);
-    }
-    return status;
-}
-
-/* Under a reserved name the reference reader has a column of its own, and reads nothing of a table
- * that has another. */
-static lake_status check_name(const char *name, int64_t column, struct lake_error *err)
-{
-    static const char *const reserved[] = {"_rowid", "_rowaddr", "_rowoffset",
-                                           "_row_created_at_version",
-                                           "_row_last_updated_at_version"};
-    if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL ||
-        strlen(name) > MAX_NAME_BYTES || !base_utf8_valid(base_str_of(name))) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %lld has the name '%.100s'; a name is UTF-8 text without a "
-                         "dot and not empty",
-                         (long long)column, name == NULL ? "" : name);
-    }
-    for (size_t i = 0; i < BASE_ARRAY_LEN(reserved); i++) {
-        if (strcmp(name, reserved[i]) == 0) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "column %lld has the name '%s', which Lance keeps for itself",
-                             (long long)column, name);
-        }
-    }
-    return LAKE_OK;
-}
-
-static lake_status check_top_level(const struct ArrowSchema *arrow, struct lake_error *err)
-{
-    if (arrow->format == NULL || strcmp(arrow->format, "+s") != 0) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "a table's schema must be a struct of its columns, not '%.20s'",
-                         arrow->format == NULL ? "" : arrow->format);
-    }
-    if (arrow->n_children > LANCE_MAX_FIELDS) {
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "%lld columns; at most %d are supported",
-                         (long long)arrow->n_children, LANCE_MAX_FIELDS);
-    }
-    for (int64_t i = 0; i < arrow->n_children; i++) {
-        const char *name = arrow->children[i]->name;
-        lake_status status = check_name(name, i, err);
-        if (status != LAKE_OK) {
-            return status;
-        }
-        for (int64_t j = 0; j < i; j++) {
-            if (strcmp(arrow->children[j]->name, name) == 0) {
-                return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                                 "columns %lld and %lld have the same name '%.100s'", (long long)j,
-                                 (long long)i, name);
-            }
-        }
-    }
-    return LAKE_OK;
-}
-
-lake_status lance_schema_from_arrow(const struct ArrowSchema *arrow, const char *storage_version,
-                                    struct lance_schema *out, struct lake_error *err)
-{
-    struct base_arena *arena = NULL;
-    struct flattener flat;
-    LancePb__BytesEntry **metadata = NULL;
-    size_t metadata_count = 0;
-    lake_status status = check_top_level(arrow, err);
-    if (status == LAKE_OK) {
-        status = base_arena_new(SCHEMA_ARENA_BYTES, &arena, err);
-    }
-    if (status == LAKE_OK) {
-        status = flattener_init(&flat, arena, err);
-    }
-    if (status != LAKE_OK) {
-        goto out;
-    }
-    flat.maps = strcmp(storage_version, "2.1") != 0;
-    for (int64_t i = 0; status == LAKE_OK && i < arrow->n_children; i++) {
-        status = flatten_arrow(&flat, arrow->children[i], -1, 0, err);
-    }
-    if (status == LAKE_OK) {
-        status = entries_of_arrow(arena, arrow->metadata, &metadata, &metadata_count, err);
-    }
-    if (status == LAKE_OK) {
-        status =
-            lance_schema_from_fields(flat.fields, flat.count, metadata, metadata_count, out, err);
-        if (status == LAKE_UNIMPLEMENTED || status == LAKE_DATA_LOSS) {
-            status = lake_fail_wrap(err, LAKE_INVALID_ARGUMENT,
-                                    "the schema has a column that a Lance table cannot hold");
-        }
-    }
-out:
-    base_arena_free(arena);
-    return status;
-}
-
-lake_status lance_schema_check(const struct ArrowSchema *schema, const char *storage_version,
-                               struct lake_error *err)
-{
-    struct lance_schema tree;
-    lake_status status = lance_schema_from_arrow(schema, storage_version, &tree, err);
-    if (status == LAKE_OK) {
-        lance_schema_fini(&tree);
-    }
     return status;
 }

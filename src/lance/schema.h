@@ -7,8 +7,11 @@
 
 #include "lance.h"
 
-#define LANCE_MAX_NESTING 32
-#define LANCE_MAX_FIELDS  10000
+#define LANCE_MAX_NESTING        32
+#define LANCE_MAX_FIELDS         10000
+#define LANCE_MAX_NAME_BYTES     4096
+#define LANCE_MAX_METADATA_PAIRS 10000
+#define LANCE_SCHEMA_ARENA_BYTES ((size_t)256 << 20)
 
 enum lance_node_kind {
     LANCE_NODE_LEAF,   /* one physical column: primitives, strings, FSL of primitives, dictionary,
@@ -115,5 +118,8 @@ lake_status lance_stored_types(struct ArrowSchema *out, struct lake_error *err);
 /* The type of the field's arrays when blobs are read as descriptions. Released by the caller. */
 lake_status lance_field_description_type(const struct lance_field *field, struct ArrowSchema *out,
                                          struct lake_error *err);
+
+/* RESOURCE_EXHAUSTED: more than LANCE_SCHEMA_ARENA_BYTES. */
+lake_status lance_schema_no_memory(struct lake_error *err);
 
 #endif
