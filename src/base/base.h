@@ -78,7 +78,8 @@ bool base_str_to_u64(struct lake_str s, uint64_t *out);
 /* ---- memory ---- */
 
 /* The process's allocator with the fault counter of base_fault_fail_nth_alloc in front. */
-void *base_alloc(size_t size_bytes);                      /* NULL when out of memory; 0 gives 1 */
+void *base_alloc(size_t size_bytes);       /* NULL when out of memory; 0 gives 1 */
+void *base_alloc_large(size_t size_bytes); /* for MiB that are filled soon: fewer page faults */
 void *base_alloc_array(size_t count, size_t item_bytes);  /* checked product */
 void *base_calloc_array(size_t count, size_t item_bytes); /* zeroed, checked product */
 void *base_realloc_array(void *old, size_t count, size_t item_bytes);

@@ -6,12 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 * 1024 * 1024)
 
 void *base_alloc(size_t size_bytes)
 {
     if (base_fault_alloc_fails())
         return NULL;
     return malloc(size_bytes == 0 ? 1 : size_bytes);
+}
+
+/* Touching a block for the first time costs a fault a page: 512 times less with pages of 2 MiB. */
+void *base_alloc_large(size_t size_bytes)
+{
+    if (size_bytes < HUGE_PAGE_BYTES || size_bytes > SIZE_MAX - HUGE_PAGE_BYTES)
+        return base_alloc(size_bytes);
+    if (base_fault_alloc_fails())
+        return NULL;
+    void *memory = aligned_alloc(HUGE_PAGE_BYTES, BASE_ALIGN_UP(size_bytes, HUGE_PAGE_BYTES));
+    if (memory != NULL) /* whole ones only: the last bytes must not take 2 MiB; advice may fail */
+        (void)madvise(memory, size_bytes - size_bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    return memory;
 }
 
 void *base_alloc_array(size_t count, size_t item_bytes)

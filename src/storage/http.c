@@ -28,9 +28,10 @@ struct http_transfer {
     /* Guarded by the engine's lock. */
     struct http_transfer *next_command;
     bool queued, add, cancel;
-    struct byte_ring queue; /* of a body that is read bit by bit */
-    size_t held;            /* at its front, in the reader's hands */
-    bool paused;            /* there was no room: libcurl keeps what it has */
+    uint64_t consumed, awaited; /* bytes that `consume` saw; how many somebody waits for, or 0 */
+    struct byte_ring queue;     /* of a body that is read bit by bit */
+    size_t held;                /* at its front, in the reader's hands */
+    bool paused;                /* there was no room: libcurl keeps what it has */
     bool resume;
     bool done;
     enum http_failure outcome;
@@ -161,6 +162,15 @@ static size_t queue_body(struct http_transfer *transfer, const uint8_t *data, si
     return size;
 }
 
+static void count_consumed(struct http_transfer *transfer, size_t size)
+{
+    (void)pthread_mutex_lock(&transfer->engine->lock);
+    transfer->consumed += size;
+    if (transfer->awaited > 0 && transfer->consumed >= transfer->awaited)
+        (void)pthread_cond_signal(&transfer->changed);
+    (void)pthread_mutex_unlock(&transfer->engine->lock);
+}
+
 static size_t on_body(char *data, size_t unit, size_t count, void *context)
 {
     struct http_transfer *transfer = context;
@@ -177,6 +187,7 @@ static size_t on_body(char *data, size_t unit, size_t count, void *context)
         return queue_body(transfer, (const uint8_t *)data, size);
     if (!request->consume(request->context, (const uint8_t *)data, size))
         return refuse(transfer, HTTP_REFUSED);
+    count_consumed(transfer, size);
     return size;
 }
 
@@ -634,6 +645,19 @@ bool http_transfer_read(struct http_transfer *transfer, int64_t deadline_us, str
     bool in_time = out->size > 0 || transfer->done;
     (void)pthread_mutex_unlock(&engine->lock);
     return in_time;
+}
+
+uint64_t http_transfer_await(struct http_transfer *transfer, uint64_t bytes)
+{
+    struct http_engine *engine = transfer->engine;
+    (void)pthread_mutex_lock(&engine->lock);
+    transfer->awaited = bytes;
+    while (transfer->consumed < bytes && !transfer->done)
+        (void)pthread_cond_wait(&transfer->changed, &engine->lock);
+    transfer->awaited = 0;
+    uint64_t consumed = transfer->consumed;
+    (void)pthread_mutex_unlock(&engine->lock);
+    return consumed;
 }
 
 enum http_failure http_transfer_finish(struct http_transfer *transfer, struct lake_error *err)

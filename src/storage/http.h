@@ -88,6 +88,8 @@ lake_status http_transfer_start(struct http_engine *engine, const struct http_re
  * and http_transfer_finish says how. False when neither came before `deadline_us` (monotonic). */
 bool http_transfer_read(struct http_transfer *transfer, int64_t deadline_us,
                         struct lake_bytes *out);
+/* Waits until `consume` has seen so many bytes, or the transfer has ended; how many it has seen. */
+uint64_t http_transfer_await(struct http_transfer *transfer, uint64_t bytes);
 /* The transfer ends soon, as HTTP_CANCELLED unless it was complete. Any thread. */
 void http_transfer_cancel(struct http_transfer *transfer);
 /* Waits for the end and releases the transfer. `err` says what failed, unless complete. */

@@ -129,6 +129,9 @@ void s3_call_set_header(struct s3_call *call, struct lake_str name, struct lake_
 lake_status s3_call_start(struct s3_call *call, struct lake_error *err);
 /* Waits, tries again, and says how it ended. */
 lake_status s3_call_finish(struct s3_call *call, struct lake_error *err);
+/* When the attempt has ended: how the call did, or false when another one has begun. Waits for the
+ * end. What s3_call_finish repeats. */
+bool s3_call_settle(struct s3_call *call, lake_status *status, struct lake_error *err);
 /* The next bytes of a queued body, until the next call; none when it is whole. Each call may take
  * as long as an operation; until the first bytes, attempts are repeated. */
 lake_status s3_call_read(struct s3_call *call, struct lake_bytes *out, struct lake_error *err);
@@ -184,6 +187,7 @@ struct s3_range {
     uint64_t size;
     uint8_t *out; /* NULL: the call's queue has the bytes */
     uint64_t done;
+    uint64_t resumed_at;      /* of which this attempt did not ask for */
     char etag[S3_ETAG_BYTES]; /* of the object that is being read; empty: any so far */
     char range[64];
     lake_status refused; /* why `accept` said no */
@@ -193,6 +197,11 @@ void s3_range_init(struct s3_range *range, struct s3_store *store, struct lake_s
 /* What a failed call says of a range. */
 lake_status s3_range_failure(const struct s3_range *range, lake_status status,
                              struct lake_error *err);
+/* Waits until at least the first `bytes` are there, of a version that is known from the start: what
+ * is there stays, whatever fails behind it. How many are there; all of them only when the call has
+ * ended well. */
+lake_status s3_range_await(struct s3_range *range, uint64_t bytes, uint64_t *arrived,
+                           struct lake_error *err);
 lake_status s3_range_finish(struct s3_range *range, struct lake_error *err);
 extern const struct storage_stream_methods s3_stream_methods;
 extern const struct storage_stream_methods s3_range_stream_methods;

@@ -320,8 +320,7 @@ static lake_status fail_deadline(const struct s3_call *call, lake_status status,
                           LAKE_STR_FMT(call->key), call->store->options.operation_timeout_ms);
 }
 
-/* The attempt has ended. False when another one has begun; else how the call ended. */
-static bool settle(struct s3_call *call, lake_status *status, struct lake_error *err)
+bool s3_call_settle(struct s3_call *call, lake_status *status, struct lake_error *err)
 {
     struct lake_error own = {.code = LAKE_OK}; /* the verdict needs one in any case */
     enum http_failure failure = http_transfer_finish(call->transfer, &own);
@@ -350,7 +349,7 @@ static bool settle(struct s3_call *call, lake_status *status, struct lake_error 
 lake_status s3_call_finish(struct s3_call *call, struct lake_error *err)
 {
     lake_status status;
-    while (!settle(call, &status, err))
+    while (!s3_call_settle(call, &status, err))
         continue;
     return status;
 }
@@ -375,7 +374,7 @@ lake_status s3_call_read(struct s3_call *call, struct lake_bytes *out, struct la
             call->begun = true;
             return LAKE_OK;
         }
-    } while (!settle(call, &status, err));
+    } while (!s3_call_settle(call, &status, err));
     return status;
 }
 

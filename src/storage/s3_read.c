@@ -32,6 +32,7 @@ static lake_status prepare_range(void *context, struct s3_call *call, struct lak
     (void)err;
     if (read->etag[0] == '\0' || read->out == NULL)
         read->done = 0; /* what came before may be of another object, or is gone */
+    read->resumed_at = read->done;
     (void)snprintf(read->range, sizeof(read->range), "bytes=%" PRIu64 "-%" PRIu64,
                    read->offset + read->done, read->offset + read->size - 1);
     s3_call_set_header(call, LAKE_STR("range"), base_str_of(read->range));
@@ -158,6 +159,24 @@ lake_status s3_range_failure(const struct s3_range *range, lake_status status,
             "object %.*s in %s ended early: %" PRIu64 " of the %" PRIu64 " bytes of the range came",
             LAKE_STR_FMT(range->key), range->store->bucket, range->done, range->size);
     return status;
+}
+
+lake_status s3_range_await(struct s3_range *range, uint64_t bytes, uint64_t *arrived,
+                           struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    do {
+        uint64_t have = range->resumed_at +
+                        http_transfer_await(range->call.transfer, bytes - range->resumed_at);
+        if (have >= bytes && have < range->size) {
+            *arrived = have;
+            return LAKE_OK;
+        }
+    } while (!s3_call_settle(&range->call, &status, err));
+    if (status != LAKE_OK)
+        return s3_range_failure(range, status, err);
+    *arrived = range->size;
+    return LAKE_OK;
 }
 
 lake_status s3_range_finish(struct s3_range *range, struct lake_error *err)

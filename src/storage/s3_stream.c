@@ -7,9 +7,15 @@
 
 #include <string.h>
 
+/* What is given out at once: it is still in the core's own cache when its reader, who hashes it,
+ * looks at it a second time. What is waited for: a thread that wakes up more often sleeps less. */
+#define PIECE_BYTES   ((size_t)256 * 1024)
+#define AWAITED_BYTES ((size_t)1024 * 1024)
+
 struct slot {
     struct s3_range range;
     uint8_t *data;
+    uint64_t arrived, given; /* of its bytes, from the front */
     bool busy;
 };
 
@@ -20,7 +26,6 @@ struct stream {
     uint64_t next; /* offset of the next range to ask for */
     uint64_t end;
     size_t first, busy; /* the ring: the oldest range, and how many are in flight */
-    bool held;          /* the slot before `first` is in the caller's hands */
     struct slot slots[STORAGE_STREAM_WINDOW];
 };
 
@@ -47,7 +52,7 @@ static lake_status ask_for_next(struct stream *stream, struct lake_error *err)
     struct slot *slot = &stream->slots[index];
     size_t size = (size_t)BASE_MIN(stream->end - stream->next, STORAGE_STREAM_RANGE_BYTES);
     if (slot->data == NULL)
-        slot->data = base_alloc(size);
+        slot->data = base_alloc_large(size);
     if (slot->data == NULL)
         return base_fail_no_memory(err, size);
     s3_range_init(&slot->range, stream->store, base_str_of(stream->key), stream->version,
@@ -57,6 +62,7 @@ static lake_status ask_for_next(struct stream *stream, struct lake_error *err)
         s3_call_fini(&slot->range.call);
         return status;
     }
+    slot->arrived = slot->given = 0;
     slot->busy = true;
     stream->busy++;
     stream->next += size;
@@ -65,9 +71,7 @@ static lake_status ask_for_next(struct stream *stream, struct lake_error *err)
 
 static lake_status fill_window(struct stream *stream, struct lake_error *err)
 {
-    size_t limit = STORAGE_STREAM_WINDOW - (stream->held ? 1 : 0);
-    if (stream->version[0] == '\0')
-        limit = 1;
+    size_t limit = stream->version[0] == '\0' ? 1 : STORAGE_STREAM_WINDOW;
     lake_status status = LAKE_OK;
     while (status == LAKE_OK && stream->busy < limit && stream->next < stream->end)
         status = ask_for_next(stream, err);
@@ -96,10 +100,36 @@ static lake_status open_stream(void *context, struct lake_str key, const char *v
     return LAKE_OK;
 }
 
+/* The oldest range has been read: its slot is free. */
+static void retire_first(struct stream *stream)
+{
+    struct slot *slot = &stream->slots[stream->first];
+    s3_call_fini(&slot->range.call);
+    slot->busy = false;
+    stream->first = (stream->first + 1) % STORAGE_STREAM_WINDOW;
+    stream->busy--;
+}
+
+/* More of the oldest range. It is given out while it comes, if its version is known: else it might
+ * be asked for again, of another object. */
+static lake_status await_more(struct stream *stream, struct slot *slot, struct lake_error *err)
+{
+    struct s3_range *range = &slot->range;
+    bool known = stream->version[0] != '\0';
+    uint64_t want = known ? BASE_MIN(slot->given + AWAITED_BYTES, range->size) : range->size;
+    lake_status status = s3_range_await(range, want, &slot->arrived, err);
+    if (status != LAKE_OK || known)
+        return status;
+    memcpy(stream->version, range->etag, sizeof(stream->version));
+    return fill_window(stream, err);
+}
+
 static lake_status next_bytes(void *context, struct lake_bytes *out, struct lake_error *err)
 {
     struct stream *stream = context;
-    stream->held = false;
+    struct slot *slot = &stream->slots[stream->first];
+    if (slot->busy && slot->given == slot->range.size)
+        retire_first(stream);
     lake_status status = fill_window(stream, err);
     if (status != LAKE_OK)
         return status;
@@ -107,22 +137,15 @@ static lake_status next_bytes(void *context, struct lake_bytes *out, struct lake
         *out = (struct lake_bytes){NULL, 0};
         return LAKE_OK;
     }
-    struct slot *slot = &stream->slots[stream->first];
-    status = s3_range_finish(&slot->range, err);
-    if (status == LAKE_OK && stream->version[0] == '\0')
-        memcpy(stream->version, slot->range.etag, sizeof(stream->version));
-    size_t size = slot->range.size;
-    s3_call_fini(&slot->range.call);
-    slot->busy = false;
-    stream->first = (stream->first + 1) % STORAGE_STREAM_WINDOW;
-    stream->busy--;
+    slot = &stream->slots[stream->first];
+    if (slot->given == slot->arrived)
+        status = await_more(stream, slot, err);
     if (status != LAKE_OK)
         return status;
-    stream->held = true;
-    status = fill_window(stream, err);
-    if (status == LAKE_OK)
-        *out = (struct lake_bytes){slot->data, size};
-    return status;
+    size_t size = (size_t)BASE_MIN(slot->arrived - slot->given, PIECE_BYTES);
+    *out = (struct lake_bytes){slot->data + slot->given, size};
+    slot->given += size;
+    return LAKE_OK;
 }
 
 const struct storage_stream_methods s3_stream_methods = {

@@ -161,9 +161,9 @@ void storage_writer_abort(struct storage_writer *writer); /* NULL is allowed */
 
 struct storage_stream;
 
-#define STORAGE_STREAM_RANGE_BYTES ((size_t)8 * 1024 * 1024) /* of one request */
-#define STORAGE_STREAM_WINDOW      4                         /* requests in flight */
-#define STORAGE_RANGE_QUEUE_BYTES  ((size_t)4 * 1024 * 1024) /* between server and reader */
+#define STORAGE_STREAM_RANGE_BYTES ((size_t)12 * 1024 * 1024) /* of one request */
+#define STORAGE_STREAM_WINDOW      4                          /* requests in flight */
+#define STORAGE_RANGE_QUEUE_BYTES  ((size_t)4 * 1024 * 1024)  /* between server and reader */
 
 /* The bytes [offset, offset + size_bytes) of that version (empty: of the one that is there; all
  * ranges are of one object in any case, where the store knows versions). Asks for the first ranges
@@ -177,7 +177,8 @@ lake_status storage_stream_open(struct storage_store *store, struct lake_str key
 lake_status storage_range_stream_open(struct storage_store *store, struct lake_str key,
                                       const char *version, uint64_t offset, uint64_t size_bytes,
                                       struct storage_stream **out, struct lake_error *err);
-/* The next bytes, until the next call; none at the end. Failures as of storage_read_range_if. */
+/* The next bytes, until the next call, also while their range is still coming; none at the end.
+ * Failures as of storage_read_range_if. */
 lake_status storage_stream_next(struct storage_stream *stream, struct lake_bytes *out,
                                 struct lake_error *err);
 void storage_stream_free(struct storage_stream *stream); /* cancels; NULL is allowed */

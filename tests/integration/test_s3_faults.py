@@ -196,6 +196,24 @@ def test_case_O02_a_file_of_too_many_parts_is_refused_before_anything_is_sent(tm
             assert len(server.requests) == before
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_case_O14_a_stream_gives_out_what_has_come_only_of_a_version_that_is_known(known, tmp_path):
+    """The range breaks off after 3,000,000 bytes and nothing of it comes any more: what was there
+    was given out, unless another attempt could have been answered with another object."""
+    size, sent = 10 << 20, 3_000_000
+    version = fault_server.etag_of(fault_server.content("a", size)) if known else ""
+    script = {"objects": {"a": size},
+              "faults": [{"on": {"op": "get"}, "times": 1, "do": {"close_after": sent}},
+                         {"on": {"op": "get"}, "do": {"status": 404, "code": "NoSuchKey"}}]}
+    with fault_server.FaultServer(script) as server:
+        line, = run_operations([["stream", "a", version, "0", str(size)]],
+                               environment(server.endpoint, {}), tmp_path)
+    assert line["status"] == "NOT_FOUND", line
+    assert (1 << 20) <= line["size"] <= sent if known else line["size"] == 0
+    data = fault_server.content("a", size)[:line["size"]]
+    assert line["sha256"] == hashlib.sha256(data).hexdigest()
+
+
 def run_scenario(path, tmp_path):
     scenario = fault_server.load(path)
     resolve_headers(scenario["server"])

@@ -45,6 +45,24 @@ static void arrays_whose_size_overflows_are_refused(void **state)
     base_free(zeros);
 }
 
+static void large_blocks_are_whole_and_may_fail(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, (2 << 20) - 1, 2 << 20, (5 << 20) + 1};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint8_t *block = base_alloc_large(sizes[i]);
+        assert_non_null(block);
+        memset(block, 0xA5, sizes[i]);
+        if (sizes[i] >= 2 << 20)
+            assert_int_equal((uintptr_t)block % (2 << 20), 0);
+        base_free(block);
+        base_fault_fail_nth_alloc(1);
+        assert_null(base_alloc_large(sizes[i]));
+    }
+    assert_null(base_alloc_large(SIZE_MAX));
+    assert_null(base_alloc_large(SIZE_MAX - (3 << 20)));
+}
+
 static void strings_are_copied_and_formatted(void **state)
 {
     (void)state;
@@ -193,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checked_sizes_refuse_overflow_and_leave_the_result),
         cmocka_unit_test(arrays_whose_size_overflows_are_refused),
+        cmocka_unit_test(large_blocks_are_whole_and_may_fail),
         cmocka_unit_test(strings_are_copied_and_formatted),
         cmocka_unit_test(buffer_takes_exactly_its_maximum),
         cmocka_unit_test(buffer_printf_fills_to_the_limit_and_handles_long_texts),
