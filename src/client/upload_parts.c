@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-#define ROOM_BYTES ((size_t)1024 * 1024) /* of one read: hashing takes turns with reading */
+/* Of one read: hashing takes turns with reading, and finds the bytes in the core's own cache. */
+#define ROOM_BYTES  ((size_t)256 * 1024)
+#define FIRST_BYTES ((size_t)1024 * 1024)
 
 struct upload_parts {
     struct upload_parts_options options;
@@ -137,10 +139,13 @@ static lake_status grow(struct upload_parts *upload, struct lake_error *err)
         return LAKE_OK;
     size_t size = upload->started > 0
                       ? upload->options.part_bytes
-                      : BASE_MIN(BASE_MAX(4 * *capacity, ROOM_BYTES), upload->options.part_bytes);
-    uint8_t *grown = base_realloc_array(*buffer, size, 1);
+                      : BASE_MIN(BASE_MAX(4 * *capacity, FIRST_BYTES), upload->options.part_bytes);
+    uint8_t *grown = base_alloc_large(size);
     if (grown == NULL)
         return base_fail_no_memory(err, size);
+    if (upload->filled > 0)
+        memcpy(grown, *buffer, upload->filled);
+    base_free(*buffer);
     *buffer = grown;
     *capacity = size;
     return LAKE_OK;

@@ -44,13 +44,13 @@ static void fill_tables(void)
             crc32c_table[k][i] = crc32c_table[0][narrow & 255] ^ (narrow >> 8);
         }
     }
-    for (uint32_t place = 0; place < 4; place++) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t crc = i << (8 * place);
-            for (size_t zero = 0; zero < LANE_BYTES; zero++)
-                crc = crc32c_table[0][crc & 255] ^ (crc >> 8);
-            shift_lane[place][i] = crc;
-        }
+    /* Moving on is linear: that of a byte is the sum of those of its bits. */
+    for (uint32_t bit = 0; bit < 32; bit++) {
+        uint32_t crc = 1u << bit;
+        for (size_t zero = 0; zero < LANE_BYTES; zero++)
+            crc = crc32c_table[0][crc & 255] ^ (crc >> 8);
+        for (uint32_t i = 0; i < 256; i++)
+            shift_lane[bit / 8][i] ^= (i >> bit % 8 & 1) != 0 ? crc : 0;
     }
 #if defined(__x86_64__)
     has_instruction = __builtin_cpu_supports("sse4.2");
