@@ -363,6 +363,12 @@ lake_status meta_table_finish_pending(struct meta_authority *authority, struct l
 lake_status meta_schema_encode(const struct ArrowSchema *schema, struct base_buffer *out,
                                struct lake_error *err);
 
+/* ---- column_types.c ---- */
+
+/* INVALID_ARGUMENT, naming column, type and what to use, for a type that SQL cannot answer or that
+ * Lance has not. */
+lake_status meta_column_types_check(const struct ArrowSchema *schema, struct lake_error *err);
+
 /* ---- follow.c ---- */
 
 /* Whether values of one are laid out as values of the other: names and types. Nullability may

@@ -232,6 +232,8 @@ static lake_status check_schema(struct lake_bytes schema_ipc, const char *storag
     if (status == LAKE_OK)
         status = check_members(schema, err);
     if (status == LAKE_OK)
+        status = meta_column_types_check(schema, err);
+    if (status == LAKE_OK)
         status = lance_schema_check(schema, storage_version, err);
     return status;
 }

@@ -1,6 +1,7 @@
 """The command line as its users meet it: help, exit codes, errors, formats, pipes and terminals."""
 
 import csv
+import decimal
 import fcntl
 import io
 import json
@@ -16,6 +17,7 @@ import sys
 import time
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -547,6 +549,70 @@ def test_a_failure_says_how_many_rows_are_in(server, tmp_path):
     error = import_error(server, "partly.t", tmp_path / "good.parquet", tmp_path / "partly.arrow")
     assert "10000 rows before that were imported, up to version 2" in error["message"], error
     assert json_rows(server, "SELECT count(*) AS n FROM partly.t") == [{"n": 10000}]
+
+
+# Types beside those of arrow_types.py that SQL answers, with a value of each.
+ODD_TYPES = {
+    "null": pa.array([None], pa.null()),
+    "decimal(38,38)": pa.array([decimal.Decimal("0.1")], pa.decimal128(38, 38)),
+    "timestamp[us, -03:30]": pa.array([1], pa.timestamp("us", "-03:30")),
+    "struct<a: null>": pa.array([{"a": None}], pa.struct([("a", pa.null())])),
+    "list<null>": pa.array([[None]], pa.list_(pa.null())),
+    "map<float16, utf8>": pa.array([[(np.float16(1.5), "a")]], pa.map_(pa.float16(), pa.utf8())),
+    "map<utf8, duration[s]>": pa.array([[("a", 1)]], pa.map_(pa.utf8(), pa.duration("s"))),
+    "int8[3][4]": pa.array([[[1, 2, 3]] * 4], pa.list_(pa.list_(pa.int8(), 3), 4)),
+    "bool[9]": pa.array([[True] * 9], pa.list_(pa.bool_(), 9)),
+    "float16[2]": pa.array([[np.float16(1.5)] * 2], pa.list_(pa.float16(), 2)),
+    "duration[ns][2]": pa.array([[1000, 2000]], pa.list_(pa.duration("ns"), 2)),
+    "fixed_size_binary[3][2]": pa.array([[b"abc", b"def"]], pa.list_(pa.binary(3), 2)),
+    "int8[100000]": pa.array([[1] * 100_000], pa.list_(pa.int8(), 100_000)),
+    **{f"dictionary<{key}, {value}>": pa.DictionaryArray.from_arrays(
+        pa.array([0], getattr(pa, key)()), pa.array([item], kind))
+       for key, value, kind, item in (
+           ("uint8", "large_utf8", pa.large_utf8(), "a"), ("int16", "binary", pa.binary(), b"a"),
+           ("uint64", "large_binary", pa.large_binary(), b"a"), ("int64", "int8", pa.int8(), 5),
+           ("int32", "uint64", pa.uint64(), 2**63), ("int32", "float", pa.float32(), 1.5),
+           ("int32", "float16", pa.float16(), np.float16(1.5)))},
+}
+
+
+def test_what_can_be_created_can_be_filled_and_asked_for(server, tmp_path):
+    columns = [f"c{i}:{text}" for i, text in enumerate(ODD_TYPES)]
+    arrays = [pa.concat_arrays([array, pa.nulls(1, array.type)])
+              if not pa.types.is_dictionary(array.type) else array.take(pa.array([0, None]))
+              for array in ODD_TYPES.values()]
+    table = pa.table(arrays, names=[f"c{i}" for i in range(len(arrays))])
+    write_arrow(tmp_path / "odd.arrow", table)
+    server.run("table", "create", "t.odd", *(f"--column={column}" for column in columns))
+    server.run("import", "t.odd", tmp_path / "odd.arrow")
+    described = json.loads(server.run("table", "describe", "t.odd", "--json").stdout)
+    assert len(described["columns"]) == len(columns)
+    for name in table.column_names:
+        got = json_rows(server, f"SELECT {name} FROM t.odd GROUP BY {name} ORDER BY {name}")
+        assert got[-1] == {name: None}, name
+        assert len(got) == (1 if name == "c0" else 2), name
+
+
+@pytest.mark.parametrize("kind, text, said", [
+    (pa.decimal256(39, 1), "decimal(39,1)", "decimal(38, 10)"),
+    (pa.decimal128(5, -2), "decimal(5,-2)", "decimal(38, 10)"),
+    (pa.timestamp("us", "Mars/Phobos"), "timestamp[us, Mars/Phobos]", "IANA"),
+    (pa.list_(pa.int8(), 100_001), "int8[100001]", "at most 100000"),
+    (pa.dictionary(pa.int8(), pa.date32()), "dictionary<int8, date32>", "integers or floats"),
+    (pa.month_day_nano_interval(), "interval_month_day_nano", "duration[us]"),
+    (pa.struct([]), None, "at least one field"),
+    (pa.struct([("a", pa.list_(pa.struct([])))]), None, "column c.a.item"),
+])
+def test_types_that_sql_cannot_answer_are_refused_before_there_is_a_table(server, tmp_path, kind,
+                                                                          text, said):
+    write_arrow(tmp_path / "x.arrow", pa.table({"id": [1], "c": pa.nulls(1, kind)}))
+    ways = [["import", "t.refused", tmp_path / "x.arrow", "--create"]]
+    if text is not None:
+        ways.append(["table", "create", "t.refused", "--column", "id:int64", "--column", f"c:{text}"])
+    for way in ways:
+        done = server.run(*way, check=False)
+        assert done.returncode == 1 and "column c" in done.stderr and said in done.stderr, done.stderr
+    assert "t.refused" not in server.run("table", "list").stdout
 
 
 def test_create_takes_the_columns_of_the_first_file(server, tmp_path):
