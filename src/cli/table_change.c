@@ -25,7 +25,8 @@ static void change_fini(struct change *change)
 static bool add_assignment(struct change *change, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (equals == NULL || equals == text || equals[1] == '\0' || change->count == MAX_ASSIGNMENTS)
+    if (equals == NULL || equals == text || base_str_trim(base_str_of(equals + 1)).size == 0 ||
+        change->count == MAX_ASSIGNMENTS)
         return false;
     struct lake_assignment *grown =
         base_realloc_array(change->assignments, change->count + 1, sizeof(*grown));
@@ -94,6 +95,8 @@ static int read_arguments(struct cli_options *options, bool update, int argc, ch
     }
     if (out->table == NULL || out->predicate == NULL)
         return cli_usage_error(&cli_table, "a table and --where are needed (--where true: all)");
+    if (base_str_trim(base_str_of(out->predicate)).size == 0)
+        return cli_usage_error(&cli_table, "which rows? The predicate is empty (true: all)");
     if (update && out->count == 0)
         return cli_usage_error(&cli_table, "at least one --set COLUMN=EXPRESSION is needed");
     return CLI_EXIT_OK;

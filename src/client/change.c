@@ -65,9 +65,9 @@ static lake_status change_rows(lake_client *client, const char *table,
     struct base_buffer body;
     base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
     lake_status status = client_table_name(table, &name, err);
-    if (status == LAKE_OK && (predicate == NULL || predicate[0] == '\0'))
+    if (status == LAKE_OK && base_str_trim(base_str_of(predicate)).size == 0)
         status = lake_fail(err, LAKE_INVALID_ARGUMENT,
-                           "which rows? A predicate is needed; \"true\" is all of them");
+                           "which rows? The predicate is empty; \"true\" is all of them");
     if (status == LAKE_OK)
         status = client_operation_id(operation_id, filled.operation_id, err);
     if (status != LAKE_OK)

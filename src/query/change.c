@@ -82,21 +82,6 @@ static lake_status make_schema(const struct sql_assignment *assignments, size_t 
     return LAKE_OK;
 }
 
-static lake_status check_types(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
-                               struct lake_error *err)
-{
-    lake_status status = sql_recast_check(wanted, made, err);
-    for (int64_t i = 1; i < wanted->n_children && status == LAKE_UNIMPLEMENTED; i++) {
-        if (wanted->children[i]->dictionary != NULL)
-            return lake_fail(
-                err, status,
-                "column \"%s\" is a dictionary, which SQL cannot make; append new rows "
-                "and delete the old ones instead",
-                wanted->children[i]->name);
-    }
-    return status;
-}
-
 /* ---- the rows ---- */
 
 static lake_status append_message(struct arrow_ipc_message *message, struct base_buffer *out,
@@ -214,7 +199,7 @@ static lake_status find_rows(const struct change *change, const struct query_res
     if (status == LAKE_OK)
         status = make_schema(assignments, count, sql_query_schema(query), &wanted, err);
     if (status == LAKE_OK)
-        status = check_types(&wanted, sql_query_schema(query), err);
+        status = sql_recast_check(&wanted, sql_query_schema(query), err);
     if (status == LAKE_OK)
         status = run(change, query, &batch, &none, err);
     status = sql_change_failed(status, err);

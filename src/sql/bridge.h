@@ -66,6 +66,10 @@ size_t sql_bridge_reference_count(const struct sql_bridge_statement *statement);
 void sql_bridge_reference_get(const struct sql_bridge_statement *statement, size_t index,
                               struct sql_bridge_reference *out);
 bool sql_bridge_is_explain(const struct sql_bridge_statement *statement);
+/* Of a statement `SELECT [ text ]`: INVALID_ARGUMENT unless the text is one expression with one
+ * value for one row. */
+lake_status sql_bridge_expression_check(const struct sql_bridge_statement *statement,
+                                        struct lake_error *err);
 void sql_bridge_statement_free(struct sql_bridge_statement *statement);
 
 /* ---- running ---- */
@@ -113,6 +117,8 @@ bool sql_function_allowed(const char *name);
 bool sql_table_function_allowed(const char *name);
 /* False for what asks for the time or for random numbers. */
 bool sql_function_repeatable(const char *name);
+/* True for what makes several rows of one, or none. */
+bool sql_function_makes_rows(const char *name);
 extern const char sql_read_only_message[]; /* SQL_READ_ONLY_MESSAGE */
 
 #ifdef __cplusplus

@@ -423,10 +423,61 @@ unique_ptr<sql_bridge_statement> Parse(const string &sql, idx_t max_references)
     return result;
 }
 
+/* Subqueries are left alone: what they give is one value. */
+void CheckOneValue(ParsedExpression &expr)
+{
+    if (expr.GetExpressionClass() == ExpressionClass::WINDOW) {
+        throw Refusal{LAKE_INVALID_ARGUMENT, "the window function " +
+                                                 expr.Cast<WindowExpression>().function_name +
+                                                 " belongs into a subquery"};
+    }
+    if (expr.GetExpressionClass() == ExpressionClass::FUNCTION) {
+        auto name = StringUtil::Lower(expr.Cast<FunctionExpression>().function_name);
+        if (sql_function_makes_rows(name.c_str())) {
+            throw Refusal{LAKE_INVALID_ARGUMENT, name + " makes rows, and belongs into a subquery"};
+        }
+    }
+    ParsedExpressionIterator::EnumerateChildren(expr, [](unique_ptr<ParsedExpression> &child) {
+        if (child) {
+            CheckOneValue(*child);
+        }
+    });
+}
+
+/* The list of what was between the brackets. */
+FunctionExpression &ListOf(SelectStatement &statement)
+{
+    if (statement.node->type == QueryNodeType::SELECT_NODE) {
+        auto &list = statement.node->Cast<SelectNode>().select_list;
+        if (list.size() == 1 && list[0]->GetExpressionClass() == ExpressionClass::FUNCTION &&
+            SameName(list[0]->Cast<FunctionExpression>().function_name, "list_value")) {
+            return list[0]->Cast<FunctionExpression>();
+        }
+    }
+    throw Refusal{LAKE_INVALID_ARGUMENT, "it is more than an expression"};
+}
+
 } // namespace
 } // namespace sql_bridge
 
 using namespace sql_bridge;
+
+lake_status sql_bridge_expression_check(const struct sql_bridge_statement *statement,
+                                        struct lake_error *err)
+{
+    return Guarded(err, [&] {
+        auto &list = ListOf(statement->statement->Cast<SelectStatement>());
+        if (list.children.empty()) {
+            throw Refusal{LAKE_INVALID_ARGUMENT, "it is empty"};
+        }
+        if (list.children.size() > 1) {
+            throw Refusal{LAKE_INVALID_ARGUMENT, "it is " + to_string(list.children.size()) +
+                                                     " expressions; each column is set on its own"};
+        }
+        CheckOneValue(*list.children[0]);
+        return LAKE_OK;
+    });
+}
 
 lake_status sql_bridge_parse(const char *sql, size_t sql_bytes, size_t max_references,
                              struct sql_bridge_statement **out, struct lake_error *err)

@@ -18,20 +18,31 @@ static lake_status append_name(struct base_buffer *out, const char *name, struct
 lake_status sql_expression_check(struct sql_engine *engine, struct lake_str text,
                                  struct lake_error *err)
 {
-    struct sql_references references = {0};
+    struct sql_bridge_statement *statement = NULL;
     struct base_buffer sql;
+    (void)engine; /* the parser needs no instance */
+    if (base_str_trim(text).size == 0) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "the expression is empty");
+    }
     base_buffer_init(&sql, SQL_MAX_STATEMENT_BYTES);
     lake_status status = base_buffer_printf(&sql, err, "SELECT [\n%.*s\n]", LAKE_STR_FMT(text));
     if (status == LAKE_OK) {
-        status = sql_references_parse(engine, (struct lake_str){(const char *)sql.data, sql.size},
-                                      &references, err);
+        status = sql_statement_parse((struct lake_str){(const char *)sql.data, sql.size},
+                                     &statement, err);
     }
-    if (status == LAKE_OK) {
-        sql_references_fini(&references);
-    } else if (status == LAKE_INVALID_ARGUMENT) {
+    if (status == LAKE_INVALID_ARGUMENT) {
         status = lake_fail_wrap(err, status, "\"%.*s\" is no SQL expression",
                                 (int)BASE_MIN(text.size, (size_t)200), text.data);
     }
+    if (status == LAKE_OK) {
+        struct lake_error why = {.code = LAKE_OK};
+        status = sql_bridge_expression_check(statement, &why);
+        if (status != LAKE_OK) {
+            status = lake_fail(err, status, "\"%.*s\" is no expression for a row: %s",
+                               (int)BASE_MIN(text.size, (size_t)200), text.data, why.message);
+        }
+    }
+    sql_bridge_statement_free(statement);
     base_buffer_fini(&sql);
     return status;
 }

@@ -135,6 +135,14 @@ static const char *const CHANGING[] = {
     "uuidv7",
 };
 
+/* Functions of one value that stand for rows: unnest, and the macros over it. Sorted. */
+static const char *const MAKING_ROWS[] = {
+    "generate_subscripts",
+    "regexp_split_to_table",
+    "unlist",
+    "unnest",
+};
+
 static int compare_names(const void *key, const void *item)
 {
     return strcmp(key, *(const char *const *)item);
@@ -156,4 +164,10 @@ bool sql_function_repeatable(const char *name)
 {
     return bsearch(name, CHANGING, BASE_ARRAY_LEN(CHANGING), sizeof(CHANGING[0]), compare_names) ==
            NULL;
+}
+
+bool sql_function_makes_rows(const char *name)
+{
+    return bsearch(name, MAKING_ROWS, BASE_ARRAY_LEN(MAKING_ROWS), sizeof(MAKING_ROWS[0]),
+                   compare_names) != NULL;
 }

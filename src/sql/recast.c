@@ -1,15 +1,18 @@
 /*
  * Arrow types that the engine has no type for, made from what it makes of them: large strings and
- * lists, fixed-size binary, half floats, date64, times in seconds and milliseconds, and timestamps
- * with a zone in other units than microseconds. Value by value: only such columns pay for it.
+ * lists, fixed-size binary, half floats, date64, times in seconds and milliseconds, timestamps with
+ * a zone in other units than microseconds, durations and dictionaries. Value by value: only such
+ * columns pay for it.
  */
 #include "sql_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NESTING 64
+#define MAX_NESTING   64
+#define HALF_INFINITY 0x7c00
 
 static bool same_format(const char *wanted, const char *made)
 {
@@ -44,6 +47,7 @@ static const struct {
 } PAIRS[] = {
     {"U", "u"},     {"Z", "z"},     {"w:*", "z"},       {"e", "f"},         {"tdm", "tdD"},
     {"tts", "ttu"}, {"ttm", "ttu"}, {"tss:*", "tsu:*"}, {"tsm:*", "tsu:*"}, {"tsn:*", "tsu:*"},
+    {"tDs", "tin"}, {"tDm", "tin"}, {"tDu", "tin"},     {"tDn", "tin"},
 };
 
 static bool matches(const char *pattern, const char *format)
@@ -68,8 +72,11 @@ static bool can_recast(const struct ArrowSchema *wanted, const struct ArrowSchem
     if (sql_recast_is_same(wanted, made)) {
         return true;
     }
-    if (wanted->dictionary != NULL || made->dictionary != NULL) {
+    if (made->dictionary != NULL) {
         return false;
+    }
+    if (wanted->dictionary != NULL) {
+        return can_recast(wanted->dictionary, made, depth + 1);
     }
     bool nested = (is_list(wanted->format) && is_list(made->format)) ||
                   (wanted->format[0] == '+' && strcmp(wanted->format, made->format) == 0 &&
@@ -90,16 +97,33 @@ static bool can_recast(const struct ArrowSchema *wanted, const struct ArrowSchem
     return false;
 }
 
+static lake_status cannot_recast(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
+                                 struct lake_error *err)
+{
+    struct base_buffer text;
+    base_buffer_init(&text, (size_t)1 << 20);
+    lake_status status = arrow_type_format(wanted, &text, err);
+    size_t size = text.size;
+    if (status == LAKE_OK) {
+        status = arrow_type_format(made, &text, err);
+    }
+    if (status == LAKE_OK) {
+        status = lake_fail(err, LAKE_UNIMPLEMENTED,
+                           "column %s: its type, %.*s, cannot be made of what SQL gives for it, "
+                           "%.*s; add such values as Arrow batches",
+                           wanted->name, (int)size, (const char *)text.data,
+                           (int)(text.size - size), (const char *)text.data + size);
+    }
+    base_buffer_fini(&text);
+    return status;
+}
+
 lake_status sql_recast_check(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
                              struct lake_error *err)
 {
     for (int64_t i = 0; i < wanted->n_children; i++) {
         if (!can_recast(wanted->children[i], made->children[i], 0)) {
-            return lake_fail(err, LAKE_UNIMPLEMENTED,
-                             "column %s: a file cannot be imported into its type (Arrow format %s "
-                             "from %s); import from an Arrow IPC file instead",
-                             wanted->children[i]->name, wanted->children[i]->format,
-                             made->children[i]->format);
+            return cannot_recast(wanted->children[i], made->children[i], err);
         }
     }
     return LAKE_OK;
@@ -151,12 +175,39 @@ static int append_int(const char *wanted, const char *made, int64_t value, struc
 static int append_half(double value, struct ArrowArray *out)
 {
     struct ArrowBitmap *validity = ArrowArrayValidityBitmap(out);
-    int code = ArrowBufferAppendUInt16(ArrowArrayBuffer(out, 1), sql_half_of((float)value));
+    uint16_t half = sql_half_of((float)value);
+    if ((half & 0x7fff) == HALF_INFINITY && !isinf(value)) {
+        return ERANGE;
+    }
+    int code = ArrowBufferAppendUInt16(ArrowArrayBuffer(out, 1), half);
     if (code == NANOARROW_OK && validity->buffer.data != NULL) {
         code = ArrowBitmapAppend(validity, 1, 1);
     }
     out->length += code == NANOARROW_OK ? 1 : 0;
     return code;
+}
+
+/* A day is one of 24 hours, as the engine compares them; a month has no length. */
+static int append_duration(const char *wanted, const struct ArrowArrayView *from, int64_t row,
+                           struct ArrowArray *out)
+{
+    struct ArrowInterval interval;
+    int64_t value;
+    int64_t unit = wanted[2] == 's'   ? 1000000000
+                   : wanted[2] == 'm' ? 1000000
+                   : wanted[2] == 'u' ? 1000
+                                      : 1;
+    ArrowIntervalInit(&interval, NANOARROW_TYPE_INTERVAL_MONTH_DAY_NANO);
+    ArrowArrayViewGetIntervalUnsafe(from, row, &interval);
+    int64_t day = INT64_C(86400000000000) / unit;
+    if (interval.months != 0 || interval.ns % unit != 0) {
+        return EINVAL;
+    }
+    if (__builtin_mul_overflow((int64_t)interval.days, day, &value) ||
+        __builtin_add_overflow(value, interval.ns / unit, &value)) {
+        return ERANGE;
+    }
+    return ArrowArrayAppendInt(out, value);
 }
 
 static int append_value(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
@@ -223,6 +274,8 @@ static int append_value(const struct ArrowSchema *wanted, const struct ArrowSche
         ArrowArrayViewGetDecimalUnsafe(from, row, &decimal);
         return ArrowArrayAppendDecimal(out, &decimal);
     }
+    case NANOARROW_TYPE_INTERVAL_MONTH_DAY_NANO:
+        return append_duration(wanted->format, from, row, out);
     default:
         return append_int(wanted->format, made->format, ArrowArrayViewGetIntUnsafe(from, row), out);
     }
@@ -252,26 +305,63 @@ static int recast_column(const struct ArrowSchema *wanted, const struct ArrowSch
     return code;
 }
 
+/* The same with dictionaries in `wanted`, which are made of a plain column. */
+static int recast_dictionaries(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
+                               const struct ArrowArray *from, struct ArrowArray *out)
+{
+    struct ArrowSchema plain = {.release = NULL};
+    int code = ArrowSchemaDeepCopy(wanted, &plain);
+    if (code == NANOARROW_OK) {
+        code = sql_dictionary_plain_schema(&plain);
+    }
+    if (code == NANOARROW_OK) {
+        code = recast_column(&plain, made, from, out);
+    }
+    if (code == NANOARROW_OK) {
+        code = sql_dictionary_encode(wanted, out);
+    }
+    if (plain.release != NULL) {
+        ArrowSchemaRelease(&plain);
+    }
+    return code;
+}
+
+static lake_status recast_failed(const struct ArrowSchema *wanted, int code, int64_t rows,
+                                 struct lake_error *err)
+{
+    struct base_buffer type;
+    if (code == ENOMEM) {
+        return base_fail_no_memory(err, (size_t)rows);
+    }
+    base_buffer_init(&type, (size_t)1 << 20);
+    lake_status status = arrow_type_format(wanted, &type, err);
+    if (status == LAKE_OK) {
+        status =
+            lake_fail(err, LAKE_INVALID_ARGUMENT, "column %s: a value %s its type, %.*s",
+                      wanted->name, code == ERANGE ? "lies outside the range of" : "does not fit",
+                      (int)type.size, (const char *)type.data);
+    }
+    base_buffer_fini(&type);
+    return status;
+}
+
 lake_status sql_recast_batch(const struct ArrowSchema *wanted, const struct ArrowSchema *made,
                              struct ArrowArray *batch, struct lake_error *err)
 {
     for (int64_t i = 0; i < wanted->n_children; i++) {
-        if (sql_recast_is_same(wanted->children[i], made->children[i])) {
+        const struct ArrowSchema *field = wanted->children[i];
+        if (sql_recast_is_same(field, made->children[i])) {
             continue;
         }
         struct ArrowArray column = {0};
-        int code =
-            recast_column(wanted->children[i], made->children[i], batch->children[i], &column);
+        int code = sql_dictionary_in(field)
+                       ? recast_dictionaries(field, made->children[i], batch->children[i], &column)
+                       : recast_column(field, made->children[i], batch->children[i], &column);
         if (code != NANOARROW_OK) {
             if (column.release != NULL) {
                 ArrowArrayRelease(&column);
             }
-            if (code == ENOMEM) {
-                return base_fail_no_memory(err, (size_t)batch->length);
-            }
-            return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "column %s: a value does not fit its type (Arrow format %s)",
-                             wanted->children[i]->name, wanted->children[i]->format);
+            return recast_failed(field, code, batch->length, err);
         }
         ArrowArrayRelease(batch->children[i]);
         ArrowArrayMove(&column, batch->children[i]);

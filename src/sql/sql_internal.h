@@ -59,6 +59,14 @@ bool sql_exact_needs_check(const struct ArrowSchema *schema);
 lake_status sql_exact_check(const struct ArrowSchema *schema, const struct ArrowArray *batch,
                             struct lake_error *err);
 
+/* dictionary.c: dictionaries of the plain columns that the engine makes of them. */
+bool sql_dictionary_in(const struct ArrowSchema *schema); /* at any depth */
+/* Turns each dictionary into what its values are; ENOMEM. */
+int sql_dictionary_plain_schema(struct ArrowSchema *schema);
+/* The reverse for an array of that plain schema, which is replaced. ERANGE when there are more
+ * values than an index counts, ENOMEM; then the array is still to be released. */
+int sql_dictionary_encode(const struct ArrowSchema *wanted, struct ArrowArray *array);
+
 /* recast.c: the Arrow types that the engine cannot make, from those that it makes of them. */
 /* True when `made` holds `wanted`'s values in `wanted`'s own layout. */
 bool sql_recast_is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made);

@@ -2,6 +2,7 @@
 rows, with pylance reading what is on disk."""
 
 import concurrent.futures
+import datetime
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 
 import duckdb
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -302,6 +304,92 @@ def test_predicates_meet_the_columns_and_nothing_else(server):
     rows = lance.dataset(path_of(server, "m.two")).to_table().to_pylist()
     assert sorted(rows, key=lambda row: row["id"]) == [
         {"id": 1, "n": 8}, {"id": 2, "n": 2**40}, {"id": 3, "n": 12}]
+
+
+def test_what_is_no_value_for_a_row_is_refused_by_name(server):
+    server.run("table", "create", "m.one", "--column", "id:int64", "--column", "x:int8",
+               "--column", "h:float16", "--column", "d:duration[s]")
+    lance.write_dataset(pa.table({"id": [1, 2], "x": pa.array([1, 2], pa.int8()),
+                                  "h": pa.array(np.array([1, 2], np.float16)),
+                                  "d": pa.array([1, 2], pa.duration("s"))}),
+                        path_of(server, "m.one"), mode="append")
+    before = lance.dataset(path_of(server, "m.one"))
+    for assignment, said in (
+            ("x=unnest([])", "unnest makes rows"), ("x=1 + UNLIST([1])", "unlist makes rows"),
+            ("x=generate_subscripts([1, 2], 1)", "generate_subscripts makes rows"),
+            ("x=row_number() OVER ()", "window function row_number"),
+            ("x=abs(sum(id) OVER (ORDER BY id))", "window function sum"),
+            ("x=sum(id)", "aggregate"), ("x=count(*)", "aggregate"),
+            ("x=1, id=2", "is 2 expressions; each column is set on its own"),
+            ("x=-- nothing", "it is empty"), ("x=1;", "no SQL expression"),
+            ("x=id FOR id IN [1]", "more than an expression"), ("x=300", "out of range"),
+            ("h=1e30", "column h: a value lies outside the range of its type, halffloat"),
+            ("h=65520", "outside the range"), ("h=-1e30", "outside the range"),
+            ("d=INTERVAL 1500 MILLISECOND", "column d: a value does not fit"),
+            ("d=INTERVAL 1 MONTH", "column d: a value does not fit")):
+        done = server.run("table", "update", "m.one", "--set", assignment, "--where", "true",
+                          check=False)
+        assert done.returncode == 1 and said in done.stderr, (assignment, done.stderr)
+    for predicate, said in (("true, false", "is 2 expressions"), ("/* none */", "it is empty"),
+                            ("unnest([true])", "unnest makes rows"), ("sum(id) > 1", "aggregates"),
+                            ("rank() OVER () = 1", "window function rank")):
+        done = server.run("table", "delete", "m.one", "--where", predicate, check=False)
+        assert done.returncode == 1 and said in done.stderr, (predicate, done.stderr)
+    for arguments in (["delete", "m.one", "--where", ""], ["delete", "m.one", "--where", " \t"],
+                      ["update", "m.one", "--set", "x=1", "--where", "  "]):
+        done = server.run("table", *arguments, check=False)
+        assert done.returncode == 2 and "predicate is empty" in done.stderr, done.stderr
+    assert server.run("table", "update", "m.one", "--set", "x=  ", "--where", "true",
+                      check=False).returncode == 2
+    assert lance.dataset(path_of(server, "m.one")).version == before.version
+    change(server, "update", "m.one", "--set", "x=(SELECT sum(n) FROM (SELECT unnest([id, 5]) AS n))",
+           "--set", "h=65519.9", "--where", "id = (SELECT max(id) OVER () FROM m.one LIMIT 1)")
+    assert lance.dataset(path_of(server, "m.one")).to_table().to_pylist()[-1] == {
+        "id": 2, "x": 7, "h": 65504.0, "d": datetime.timedelta(seconds=2)}
+
+
+def test_durations_and_dictionaries_are_set(server, tmp_path):
+    """SQL has intervals and plain values instead; what is stored is of the column's own type."""
+    units = {f"d{unit}": pa.duration(unit) for unit in ("s", "ms", "us", "ns")}
+    kinds = {"id": pa.int64(), **units, "k": pa.dictionary(pa.int8(), pa.utf8()),
+             "n": pa.dictionary(pa.uint16(), pa.int64()),
+             "f": pa.dictionary(pa.int32(), pa.float16()),
+             "b": pa.dictionary(pa.int8(), pa.large_binary()), "l": pa.list_(pa.duration("ms")),
+             "st": pa.struct([("k", pa.dictionary(pa.uint8(), pa.utf8())), ("h", pa.float16())])}
+    rows = 300
+    empty = pa.table([pa.array(range(rows)), *(pa.nulls(rows, kind) for kind in
+                                               list(kinds.values())[1:])], schema=pa.schema(kinds))
+    with pa.ipc.new_file(tmp_path / "x.arrow", empty.schema) as writer:
+        writer.write_table(empty)
+    server.run("import", "m.kinds", tmp_path / "x.arrow", "--create")
+    change(server, "update", "m.kinds", "--where", "id % 5 <> 0",
+           "--set", "ds=INTERVAL 1 DAY * id", "--set", "dms=to_milliseconds(-id)",
+           "--set", "dus=to_microseconds(id) + INTERVAL 3 HOUR", "--set", "dns=to_microseconds(id)",
+           "--set", "k=CASE WHEN id % 7 = 0 THEN NULL ELSE 'v' || id % 100 END",
+           "--set", "n=id * 1000000000000", "--set", "f=id / 4", "--set", "b=encode('x' || id % 9)",
+           "--set", "l=[to_milliseconds(id), NULL]",
+           "--set", "st={'k': CASE WHEN id % 3 > 0 THEN 'k' || id % 3 END, 'h': id}")
+    got = lance.dataset(path_of(server, "m.kinds")).to_table()
+    assert got.schema.types == empty.schema.types
+    delta = datetime.timedelta
+    for row in got.to_pylist():
+        i = row.pop("id")
+        want = dict.fromkeys(row)
+        if i % 5 != 0:
+            want = {"ds": delta(days=i), "dms": delta(milliseconds=-i),
+                    "dus": delta(hours=3, microseconds=i), "dns": delta(microseconds=i),
+                    "k": None if i % 7 == 0 else f"v{i % 100}", "n": i * 10**12, "f": i / 4,
+                    "b": b"x%d" % (i % 9), "l": [delta(milliseconds=i), None],
+                    "st": {"k": f"k{i % 3}" if i % 3 else None, "h": float(i)}}
+        assert {name: getattr(value, "to_pytimedelta", lambda v=value: v)()
+                for name, value in row.items()} == want, i
+    change(server, "update", "m.kinds", "--set", "ds=ds * 2", "--set", "k=upper(k)", "--where",
+           "ds = INTERVAL 24 HOURS AND k = 'v1'")
+    assert json.loads(server.run("sql", "SELECT k, ds = INTERVAL 2 DAYS AS twice FROM m.kinds "
+                                 "WHERE id = 1", "--json").stdout) == [{"k": "V1", "twice": True}]
+    done = server.run("table", "update", "m.kinds", "--set", "k='v' || id", "--where", "true",
+                      check=False)
+    assert done.returncode == 1 and "column k: a value lies outside" in done.stderr, done.stderr
 
 
 def test_an_error_inside_the_engine_shows_no_more_than_itself(server):

@@ -104,6 +104,25 @@ static void what_the_engine_calls_changing_is_not_repeatable(void **state)
     assert_true(sql_function_repeatable("sum"));
 }
 
+static void taken_for_one_value(const char *name, unsigned *wrong)
+{
+    if (sql_function_allowed(name) && !sql_function_makes_rows(name)) {
+        print_error("it makes rows, and is taken for a value: %s\n", name);
+        (*wrong)++;
+    }
+}
+
+static void what_the_engine_makes_of_unnest_makes_rows(void **state)
+{
+    (void)state;
+    each_name("'macro') AND macro_definition ILIKE '%unnest(%' AND macro_definition NOT ILIKE "
+              "'%select%' AND function_type IN ('macro'",
+              taken_for_one_value, 1);
+    assert_true(sql_function_makes_rows("unnest"));
+    assert_true(sql_function_makes_rows("unlist"));
+    assert_false(sql_function_makes_rows("len"));
+}
+
 static void not_a_reader(const char *name, unsigned *wrong)
 {
     static const char *const FORBIDDEN[] = {"read_",   "scan",   "duckdb_", "pragma_",      "query",
@@ -134,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_function_of_the_engine_has_been_looked_at),
         cmocka_unit_test(what_the_engine_calls_changing_is_not_repeatable),
+        cmocka_unit_test(what_the_engine_makes_of_unnest_makes_rows),
         cmocka_unit_test(no_table_function_that_reads_elsewhere_is_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
