@@ -75,8 +75,8 @@ lake_status arrow_type_format(const struct ArrowSchema *field, struct base_buffe
  * end: not null. INVALID_ARGUMENT names the position and the accepted types. */
 lake_status arrow_type_parse(struct lake_str text, const char *name, struct ArrowSchema *out,
                              struct lake_error *err);
-/* True for a zone of IANA's database, spelt as there, and for an offset such as "+05:30": what other
- * readers of a timestamp know, too. */
+/* True for a zone of IANA's database, spelt as there, and for an offset such as "+05:30": what
+ * other readers of a timestamp know. */
 bool arrow_time_zone_is_known(const char *name);
 /* A refcounted owner around one batch so that several users can hold its buffers. */
 struct arrow_batch;
