@@ -3,8 +3,11 @@
  *
  *     managed_file HOST:PORT VIDEO CLOUD OUT_DIRECTORY
  *
- * No object is ever held in memory: the library copies, hashes and verifies it block by block.
+ * No object is ever held in memory: the library copies, hashes and verifies it block by block. The
+ * files of every recording that is there go to OUT_DIRECTORY as 1-video.mp4, 1-cloud.ply,
+ * 2-video.mp4 and so on.
  */
+#include <errno.h>
 #include <lake/lake.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,76 +59,105 @@ static lake_status add_row(lake_client *client, const char *video, const char *c
     return LAKE_OK;
 }
 
+/* What the library does not know of: writing a file. */
+static lake_status write_failed(const char *path, struct lake_error *error)
+{
+    error->code = LAKE_RESOURCE_EXHAUSTED;
+    snprintf(error->message, sizeof(error->message), "%.800s: %.200s", path, strerror(errno));
+    return error->code;
+}
+
+static lake_status copy(lake_reader *reader, FILE *out, const char *path, struct lake_error *error)
+{
+    static char block[256 * 1024];
+    size_t got = 0;
+    lake_status status;
+    while ((status = lake_reader_read(reader, block, sizeof(block), &got, error)) == LAKE_OK &&
+           got > 0)
+        if (fwrite(block, 1, got, out) != got)
+            return write_failed(path, error);
+    return status; /* LAKE_OK only when size and SHA-256 were right */
+}
+
 /* lake_download does the same and more; this shows the reader. */
 static lake_status stream_to_file(lake_client *client, const struct lake_data_location *location,
                                   const char *path, struct lake_error *error)
 {
-    static char block[256 * 1024];
     lake_reader *reader = NULL;
-    size_t got = 0;
     lake_status status = lake_open(client, location, &reader, error);
     if (status != LAKE_OK)
         return status;
     FILE *out = fopen(path, "wb");
-    if (out == NULL) {
-        perror(path);
-        lake_reader_free(reader);
-        return LAKE_PERMISSION_DENIED;
-    }
-    do {
-        status = lake_reader_read(reader, block, sizeof(block), &got, error);
-        if (status == LAKE_OK && fwrite(block, 1, got, out) != got)
-            status = LAKE_RESOURCE_EXHAUSTED;
-    } while (status == LAKE_OK && got > 0);
-    if (fclose(out) != 0 && status == LAKE_OK)
-        status = LAKE_RESOURCE_EXHAUSTED;
+    status = out == NULL ? write_failed(path, error) : copy(reader, out, path, error);
+    if (out != NULL && fclose(out) != 0 && status == LAKE_OK)
+        status = write_failed(path, error);
+    if (out != NULL && status != LAKE_OK)
+        (void)remove(path); /* the bytes before a failure are of an object that is not whole */
     lake_reader_free(reader);
-    return status; /* LAKE_OK only when size and SHA-256 were right */
+    return status;
 }
 
-static lake_status read_row(lake_client *client, const struct ArrowSchema *schema,
-                            const struct ArrowArray *batch, const char *directory,
-                            struct lake_error *error)
+struct target {
+    const char *directory;
+    int recordings;
+};
+
+static lake_status read_batch(lake_client *client, const struct ArrowSchema *schema,
+                              const struct ArrowArray *batch, struct target *target,
+                              struct lake_error *error)
 {
     static const char *const names[] = {"video.mp4", "cloud.ply"};
-    for (size_t column = 0; column < 2; column++) {
-        struct lake_data_location location;
-        char path[4096];
-        lake_status status =
-            lake_data_location_get(schema, batch, column, batch->length - 1, &location, error);
-        if (status != LAKE_OK)
-            return status;
-        snprintf(path, sizeof(path), "%s/%s", directory, names[column]);
-        status = stream_to_file(client, &location, path, error);
-        lake_data_location_fini(&location);
-        if (status != LAKE_OK)
-            return status;
-        printf("wrote %s, verified\n", path);
+    for (int64_t row = 0; row < batch->length; row++) {
+        target->recordings++;
+        for (size_t column = 0; column < 2; column++) {
+            struct lake_data_location location;
+            char path[4096];
+            lake_status status =
+                lake_data_location_get(schema, batch, column, row, &location, error);
+            if (status != LAKE_OK)
+                return status;
+            snprintf(path, sizeof(path), "%s/%d-%s", target->directory, target->recordings,
+                     names[column]);
+            status = stream_to_file(client, &location, path, error);
+            lake_data_location_fini(&location);
+            if (status != LAKE_OK)
+                return status;
+            printf("wrote %s, verified\n", path);
+        }
     }
     return LAKE_OK;
 }
 
+/* The failure of a stream, in the form of the library's other failures. */
+static lake_status stream_failed(struct ArrowArrayStream *stream, struct lake_error *error)
+{
+    const char *message = stream->get_last_error(stream);
+    error->code = lake_query_status(stream);
+    snprintf(error->message, sizeof(error->message), "%s", message == NULL ? "" : message);
+    return error->code;
+}
+
 static lake_status read_back(lake_client *client, const char *directory, struct lake_error *error)
 {
+    struct target target = {directory, 0};
     struct ArrowArrayStream stream;
     struct ArrowSchema schema = {0};
     lake_status status = lake_query(client, "SELECT video, cloud FROM " TABLE, &stream, error);
     if (status != LAKE_OK)
         return status;
     if (stream.get_schema(&stream, &schema) != 0)
-        status = LAKE_INTERNAL;
-    while (status == LAKE_OK) {
+        status = stream_failed(&stream, error);
+    for (bool more = true; status == LAKE_OK && more;) {
         struct ArrowArray batch = {0};
         if (stream.get_next(&stream, &batch) != 0) {
-            fprintf(stderr, "%s\n", stream.get_last_error(&stream));
-            status = lake_query_status(&stream);
+            status = stream_failed(&stream, error);
             break;
         }
-        if (batch.release == NULL)
-            break;
-        if (batch.length > 0)
-            status = read_row(client, &schema, &batch, directory, error);
-        batch.release(&batch);
+        more = batch.release != NULL;
+        if (more) {
+            status = read_batch(client, &schema, &batch, &target, error);
+            batch.release(&batch);
+        }
     }
     if (schema.release != NULL)
         schema.release(&schema);

@@ -21,7 +21,7 @@ from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY  # noqa: E402
 MIB = 1 << 20
 GIB = 1 << 30
 FEW = 8 * MIB  # what requests, listings and logs may take beside an object
-LARGE = {"versitygw": GIB, "weed": 384 * MIB}
+LARGE = {"versitygw": GIB, "weed": 128 * MIB}
 
 
 def credentials(endpoint):
