@@ -1,4 +1,6 @@
-/* Metasrv and Query in this process on ports of their own, and a client of them. */
+/* Metasrv and Query in this process on ports of their own, and a client of them. With
+ * LAKE_S3_BUCKET and AWS_ENDPOINT_URL_S3 tables and objects are there, as
+ * tests/integration/test_client_on_s3.py has it; else in a directory. */
 #ifndef CLIENT_FIXTURE_H
 #define CLIENT_FIXTURE_H
 
@@ -21,6 +23,7 @@
 
 struct fixture {
     struct temp_directory directory;
+    char prefix[64]; /* its own in the bucket, where there is one */
     struct rpc_authenticator *authenticator;
     struct meta_service *meta;
     struct query_server *query;
@@ -98,12 +101,28 @@ static inline void fixture_start_query(struct fixture *fixture, const struct fix
              query_server_port(fixture->query));
 }
 
+static inline void fixture_choose_prefix(struct fixture *fixture)
+{
+    struct base_uuid uuid;
+    char text[BASE_UUID_TEXT_BYTES];
+    char prefix[96];
+    OK(fixture, base_uuid7_new(&uuid, &fixture->err));
+    base_uuid_format(&uuid, text);
+    snprintf(fixture->prefix, sizeof(fixture->prefix), "unit/%s", text);
+    snprintf(prefix, sizeof(prefix), "%s/tables", fixture->prefix);
+    assert_int_equal(setenv("LAKE_TABLE_PREFIX", prefix, 1), 0);
+    snprintf(prefix, sizeof(prefix), "%s/objects", fixture->prefix);
+    assert_int_equal(setenv("LAKE_MANAGED_OBJECT_PREFIX", prefix, 1), 0);
+}
+
 /* Metasrv only. */
 static inline struct fixture *fixture_new_meta(const struct fixture_options *options)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     base_log_set_level(BASE_LOG_ERROR);
     fixture->directory = temp_directory_make();
+    if (getenv("LAKE_S3_BUCKET") != NULL)
+        fixture_choose_prefix(fixture);
     OK(fixture, rpc_authenticator_new(options->principals_path, NULL, &fixture->authenticator,
                                       &fixture->err));
     fixture_start_meta(fixture);
@@ -254,9 +273,29 @@ static inline void id_batch(struct ArrowSchema *schema, struct ArrowArray *batch
 
 /* ---- the stage ---- */
 
-/* How many objects are in the stage, of any tenant, finished or not. */
+static inline int count_objects_in_s3(const struct fixture *fixture)
+{
+    struct storage_store *store = NULL;
+    struct storage_list_page page;
+    struct lake_error err = {0};
+    char uri[512];
+    snprintf(uri, sizeof(uri), "s3://%s/%s/objects", getenv("LAKE_S3_BUCKET"), fixture->prefix);
+    expect_ok(storage_open_uri(base_str_of(uri), false, NULL, &store, &err), &err, uri, __FILE__,
+              __LINE__);
+    expect_ok(storage_list(store, LAKE_STR(""), LAKE_STR(""), 1000, &page, &err), &err, uri,
+              __FILE__, __LINE__);
+    assert_false(page.more);
+    int count = (int)page.count;
+    storage_list_page_fini(&page);
+    storage_store_unref(store);
+    return count;
+}
+
+/* How many objects are in the stage, of any tenant; on a disk also those that are not finished. */
 static inline int count_objects(const struct fixture *fixture)
 {
+    if (fixture->prefix[0] != '\0')
+        return count_objects_in_s3(fixture);
     char path[512];
     snprintf(path, sizeof(path), "%s/objects", fixture->directory.path);
     char *paths[] = {path, NULL};

@@ -396,11 +396,13 @@ static void a_file_under_another_name_and_of_another_lake_is_refused(void **stat
         durable->fixture, LAKE_DATA_LOSS, "renamed",
         lake_resume_pending_append(durable->fixture->client, ids[1], NULL, &durable->fixture->err));
     assert_int_equal(rename(to, from), 0);
-    durable->fixture->client->lake_uri[0] = 'F';
+    char *lake_uri = durable->fixture->client->lake_uri;
+    char initial = lake_uri[0];
+    lake_uri[0] = 'x';
     FAILS(
         durable->fixture, LAKE_FAILED_PRECONDITION, "not for this",
         lake_resume_pending_append(durable->fixture->client, ids[0], NULL, &durable->fixture->err));
-    durable->fixture->client->lake_uri[0] = 'f';
+    lake_uri[0] = initial;
     OK(durable->fixture,
        lake_resume_pending_append(durable->fixture->client, ids[0], NULL, &durable->fixture->err));
 }
