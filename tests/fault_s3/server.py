@@ -310,7 +310,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.op = self.operation()
         self.faults = self.server.next_faults(self.op, self.key, self.query.get("partNumber"))
         faults = self.faults
+        with self.server.lock:
+            self.server.busy[self.op] += 1
+            self.server.busiest[self.op] = max(self.server.busiest[self.op], self.server.busy[self.op])
         time.sleep(faults.get("delay_ms", 0) / 1000)
+        with self.server.lock:
+            self.server.busy[self.op] -= 1
         if "replace" in faults:
             with self.server.lock:
                 data = bytes(b ^ 0xFF for b in content(self.key, faults["replace"]))
@@ -413,6 +418,7 @@ class FaultServer(http.server.ThreadingHTTPServer):
                         for key, size in script.get("objects", {}).items()}
         self.uploads, self.last, self.requests = {}, {}, []
         self.sent = collections.Counter()
+        self.busy, self.busiest = collections.Counter(), collections.Counter()  # while delayed
         self.rules = [dict(rule) for rule in script.get("faults", [])]
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})

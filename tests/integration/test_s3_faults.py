@@ -214,6 +214,16 @@ def test_case_O14_a_stream_gives_out_what_has_come_only_of_a_version_that_is_kno
     assert line["sha256"] == hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.parametrize("arguments, most", [((), 4), ((1,), 1), ((16,), 16)])
+def test_so_many_parts_are_on_their_way_and_no_more(arguments, most):
+    slow = {"on": {"op": "part"}, "do": {"delay_ms": 100}, "times": 1000}
+    with fault_server.FaultServer({"faults": [slow]}) as server:
+        done = upload_in_parts(environment(server.endpoint, {}), "large", 1024, 1024 * 2 * most + 1,
+                               *arguments)
+    assert done.startswith("OK"), done
+    assert server.busiest["part"] == most
+
+
 def run_scenario(path, tmp_path):
     scenario = fault_server.load(path)
     resolve_headers(scenario["server"])

@@ -1,5 +1,5 @@
-"""Tables and objects in S3 (NAT-10, OBJ-2): `lake up` with LAKE_S3_BUCKET on the strict server. pylance
-reads the tables where they are, boto3 the objects."""
+"""Tables and objects in S3 (NAT-10, OBJ-1 to OBJ-4, OBJ-6, OBJ-7): `lake up` with LAKE_S3_BUCKET on both
+servers. pylance reads the tables where they are, boto3 the objects."""
 
 import fcntl
 import hashlib
@@ -17,10 +17,12 @@ import urllib.request
 
 import lance
 import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "fault_s3"))
+import metasrv  # noqa: E402
 from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY  # noqa: E402
 from server import FaultServer, crc32c_text  # noqa: E402
@@ -89,6 +91,18 @@ def test_tables_live_in_the_bucket_and_pylance_reads_them(s3, tmp_path):
         server.run("table", "create", "lab.n", "--column", "id:int64", "--column", "x:float64")
         assert query(server, "SELECT count(*) AS n FROM lab.n") == [{"n": 0}]
         assert any("__reference-deltas/" in key for key in keys(s3, "one/tables/"))
+
+
+def test_the_stage_is_the_tenants_child_and_comes_without_credentials(s3, tmp_path):
+    with LakeServer(tmp_path / "data", settings(s3, "eight")) as server, \
+            flight.connect(f"grpc://{server.address}") as client:
+        [answer] = client.do_action(flight.Action("lake.stage", b""))
+        data = answer.body.to_pybytes()
+    stage = metasrv.parse(data)
+    assert stage[1] == [1] and stage[2] == [b"s3"] and stage[4] == [s3.endpoint.encode()]
+    assert stage[3] == [f"s3://{BUCKET}/eight/objects/tenants/development".encode()]
+    assert stage.keys() <= {1, 2, 3, 4, 5, 6}
+    assert SECRET_KEY.encode() not in data and ACCESS_KEY.encode() not in data
 
 
 def test_objects_go_between_client_and_bucket(s3, tmp_path):

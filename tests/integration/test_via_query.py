@@ -1,5 +1,5 @@
-"""Query-only clients read objects by URLs that Query signs (OBJ-8): `lake up` with its stage on the
-strict server, two tenants, a client without any credentials; and services that misbehave."""
+"""Query-only clients read objects by URLs that Query signs (OBJ-8): `lake up` with its stage on
+both servers, two tenants, a client without any credentials; and services that misbehave."""
 
 import hashlib
 import http.client

@@ -11,6 +11,7 @@ import os
 import pathlib
 import pickle
 import pprint
+import random
 import re
 import signal
 import subprocess
@@ -159,6 +160,68 @@ def test_a_source_that_keeps_its_buffer_keeps_no_memory_of_ours(client):
         view[:4] = b"late"
     assert [bytes(view[:4]) for view in source.kept] == [b"late"] * 8
     assert client.read(file) == b"1234" * 3
+
+
+def test_ranges_are_exact_and_others_are_refused(client, noise):
+    size = len(noise)
+    file, empty = client.put(io.BytesIO(noise)), client.put(io.BytesIO(b""))
+    for start, end in ((0, 1), (0, size), (size - 1, size), (5, MIB), (4 * MIB - 7, 4 * MIB + 7)):
+        assert client.read(file, start, end) == noise[start:end]
+    for start, end in ((0, 0), (9, 8), (-1, 5), (size - 1, size + 1), (size, size + 1)):
+        with pytest.raises(lake.OutOfRange):
+            client.read(file, start, end)
+    with pytest.raises(lake.OutOfRange):
+        client.read(empty, 0, 1)
+    assert client.read(empty) == b""
+
+
+def assert_nothing_left(s3, before):
+    listing = s3.boto3().list_objects_v2(Bucket=BUCKET, Prefix="objects/")
+    assert {item["Key"] for item in listing.get("Contents", [])} == before
+    assert not s3.boto3().list_multipart_uploads(Bucket=BUCKET).get("Uploads")
+
+
+def test_uploads_in_parts_that_fail_or_are_cancelled_leave_nothing(server, s3, tmp_path):
+    """Two parts have gone, or are on their way, when the third one meets the end."""
+    part = random.Random(8).randbytes(64 * MIB)
+    marks = tmp_path / "marks"
+    (tmp_path / "large").write_bytes(part * 2 + b"the end")
+    listing = s3.boto3().list_objects_v2(Bucket=BUCKET, Prefix="objects/")
+    before = {item["Key"] for item in listing.get("Contents", [])}
+
+    class Breaks:
+        def __init__(self, data):
+            self.read_from = io.BytesIO(data).read
+
+        def read(self, size):
+            data = self.read_from(size)
+            if not data:
+                raise KeyError("the camera")
+            return data
+
+    def stop(done, total):
+        if done > 2 * len(part):
+            raise InterruptedError("enough")
+
+    with lake.connect(server.address, checkpoint_dir=marks) as client:
+        # What is read once cannot be sent again: with a checkpoint directory, too, nothing is kept.
+        with pytest.raises(KeyError, match="the camera"):
+            client.put(Breaks(part * 2 + b"the end"))
+        assert list(marks.glob("*.upload")) == []
+        assert_nothing_left(s3, before)
+    with lake.connect(server.address) as client:
+        with pytest.raises(InterruptedError, match="enough"):
+            client.put(tmp_path / "large", progress=stop)
+        assert_nothing_left(s3, before)
+    with pytest.raises(lake.InvalidArgument, match="at most 16"):
+        lake.connect(server.address, parts_in_flight=17)
+    with lake.connect(server.address, parts_in_flight=1) as client:
+        file = client.put(tmp_path / "large")
+        key = file.uri.removeprefix(f"s3://{BUCKET}/")
+        head = s3.boto3().head_object(Bucket=BUCKET, Key=key)
+        assert head["ETag"].endswith('-3"') and head["ContentLength"] == 2 * len(part) + 7
+        digest = hashlib.sha256(part * 2 + b"the end").hexdigest()
+        assert file.sha256 == digest == hashlib.sha256(client.read(file)).hexdigest()
 
 
 def test_damage_is_data_loss_and_leaves_no_file(client, s3, tmp_path):

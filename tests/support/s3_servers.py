@@ -118,10 +118,10 @@ class S3Server:
         return upload_in_parts(self.environment(), key, part_bytes, size)
 
 
-def upload_in_parts(environment, key, part_bytes, size):
-    """By the client's own ring of part buffers: status and message."""
-    done = subprocess.run([str(BUILD / "tests" / "upload_parts_tool"), key, str(part_bytes),
-                           str(size)], env=environment, capture_output=True, text=True, timeout=300)
+def upload_in_parts(environment, key, *numbers):
+    """By the client's own ring of part buffers: status and message. The numbers are the bytes of a part,
+    those of the object, and how many parts may be on their way (4)."""
+    done = subprocess.run([str(BUILD / "tests" / "upload_parts_tool"), key, *map(str, numbers)], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

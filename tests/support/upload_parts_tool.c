@@ -1,8 +1,8 @@
 /* libs: client */
 /*
- * upload_parts_tool KEY PART-BYTES BYTES   uploads so many bytes, the low bytes of their positions,
- * as the client uploads a source into S3, in parts of any size; the store as for s3_tool. Prints
- * one line, the status and the message.
+ * upload_parts_tool KEY PART-BYTES BYTES [IN-FLIGHT]   uploads so many bytes, the low bytes of
+ * their positions, as the client uploads a source into S3, in parts of any size; the store as for
+ * s3_tool. Prints one line, the status and the message.
  */
 #include <client_internal.h>
 #include <upload_parts.h>
@@ -36,8 +36,10 @@ int main(int argc, char **argv)
     struct upload_parts *upload = NULL;
     uint64_t part_bytes = 0;
     uint64_t size = 0;
-    if (argc != 4 || !base_str_to_u64(base_str_of(argv[2]), &part_bytes) ||
-        !base_str_to_u64(base_str_of(argv[3]), &size))
+    uint64_t in_flight = UPLOAD_DEFAULT_IN_FLIGHT;
+    if (argc < 4 || argc > 5 || !base_str_to_u64(base_str_of(argv[2]), &part_bytes) ||
+        !base_str_to_u64(base_str_of(argv[3]), &size) ||
+        (argc == 5 && !base_str_to_u64(base_str_of(argv[4]), &in_flight)))
         return 2;
     storage_s3_options_init(&options);
     options.bucket = getenv("S3_TOOL_BUCKET");
@@ -46,7 +48,7 @@ int main(int argc, char **argv)
     struct upload_parts_options parts = {.stage = store,
                                          .key = argv[1],
                                          .part_bytes = (size_t)part_bytes,
-                                         .in_flight = UPLOAD_DEFAULT_IN_FLIGHT};
+                                         .in_flight = (uint32_t)in_flight};
     if (status == LAKE_OK)
         status = upload_parts_new(&parts, &upload, &err);
     if (status == LAKE_OK)

@@ -68,6 +68,10 @@ static void wrong_options_are_refused_before_anything_is_asked(void **state)
     FAILS(fixture, LAKE_INVALID_ARGUMENT, "3600000 ms",
           lake_connect(fixture->address, &options, &client, &fixture->err));
     options.schema_cache_ttl_ms = 3600000;
+    options.upload_parts_in_flight = 17;
+    FAILS(fixture, LAKE_INVALID_ARGUMENT, "at most 16",
+          lake_connect(fixture->address, &options, &client, &fixture->err));
+    options.upload_parts_in_flight = 16;
     options.bearer_token = "two\nlines";
     FAILS(fixture, LAKE_INVALID_ARGUMENT, "token",
           lake_connect(fixture->address, &options, &client, &fixture->err));

@@ -1,5 +1,6 @@
 /* labels: concurrent */
-/* The schema cache (SDK-2), against a server of the test's own that counts what it is asked. */
+/* The schema cache (SDK-2) and the stage (OBJ-2), against a server of the test's own that counts
+ * what it is asked. */
 #include "client_internal.h"
 
 #include <setjmp.h>
@@ -21,6 +22,8 @@ static struct {
     atomic_int in_flight;
     atomic_int most_in_flight;
     atomic_int delay_ms;
+    atomic_int stages;
+    atomic_uint stage_version;
 } fake;
 
 static lake_status send_result(struct rpc_call *call, struct lake_bytes body,
@@ -40,7 +43,8 @@ static lake_status answer_stage(struct rpc_call *call, struct lake_error *err)
     uint8_t bytes[256];
     LakePb__StageDescriptor stage = LAKE_PB__STAGE_DESCRIPTOR__INIT;
     stage.has_format_version = stage.has_root_uri = 1;
-    stage.format_version = 1;
+    atomic_fetch_add(&fake.stages, 1);
+    stage.format_version = atomic_load(&fake.stage_version);
     stage.root_uri = client_binary(LAKE_STR("file:///nowhere/tenants/t"));
     size_t size = lake_pb__stage_descriptor__pack(&stage, bytes);
     return send_result(call, (struct lake_bytes){bytes, size}, err);
@@ -103,6 +107,7 @@ static int start_server(void **state)
     struct rpc_server_options options;
     (void)state;
     rpc_server_options_init(&options);
+    atomic_store(&fake.stage_version, 1);
     options.address = "127.0.0.1:0";
     options.worker_count = 32;
     assert_int_equal(rpc_authenticator_new(NULL, NULL, &fake.authenticator, NULL), LAKE_OK);
@@ -337,6 +342,38 @@ static void lookups_expiry_and_forgetting_go_together(void **state)
     lake_client_unref(client);
 }
 
+/* ---- the stage ---- */
+
+static void the_stage_is_asked_for_once_a_client(void **state)
+{
+    (void)state;
+    struct lake_data_location location = {
+        .uri = (char *)(uintptr_t) "file:///nowhere/tenants/t/aa/object",
+        .media_type = (char *)(uintptr_t) "a/b",
+        .size_bytes = 3};
+    lake_reader *reader = NULL;
+    memset(location.sha256_hex, 'a', 64);
+    atomic_store(&fake.stages, 0);
+    lake_client *client = connect_with(0, 0);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(lake_open(client, &location, &reader, NULL), LAKE_NOT_FOUND);
+    location.uri = (char *)(uintptr_t) "file:///nowhere/tenants/u/aa/object";
+    assert_int_equal(lake_open(client, &location, &reader, NULL), LAKE_PERMISSION_DENIED);
+    assert_int_equal(atomic_load(&fake.stages), 1);
+    lake_client_unref(client);
+}
+
+static void a_stage_of_a_later_version_is_refused(void **state)
+{
+    (void)state;
+    struct lake_error err = {0};
+    lake_client *client = NULL;
+    atomic_store(&fake.stage_version, 2);
+    assert_int_equal(lake_connect(fake.address, NULL, &client, &err), LAKE_UNIMPLEMENTED);
+    assert_non_null(strstr(err.message, "newer than this library"));
+    atomic_store(&fake.stage_version, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +386,8 @@ int main(void)
         cmocka_unit_test(sixteen_threads_share_one_failure),
         cmocka_unit_test(what_is_invalidated_in_flight_is_given_but_not_kept),
         cmocka_unit_test(lookups_expiry_and_forgetting_go_together),
+        cmocka_unit_test(the_stage_is_asked_for_once_a_client),
+        cmocka_unit_test(a_stage_of_a_later_version_is_refused),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }
