@@ -20,9 +20,9 @@ void *base_alloc(size_t size_bytes)
 /* Touching a block for the first time costs a fault a page: 512 times less with pages of 2 MiB. */
 void *base_alloc_large(size_t size_bytes)
 {
-    if (size_bytes < HUGE_PAGE_BYTES || size_bytes > SIZE_MAX - HUGE_PAGE_BYTES)
+    if (size_bytes < HUGE_PAGE_BYTES)
         return base_alloc(size_bytes);
-    if (base_fault_alloc_fails())
+    if (size_bytes > SIZE_MAX - HUGE_PAGE_BYTES || base_fault_alloc_fails())
         return NULL;
     void *memory = aligned_alloc(HUGE_PAGE_BYTES, BASE_ALIGN_UP(size_bytes, HUGE_PAGE_BYTES));
     if (memory != NULL) /* whole ones only: the last bytes must not take 2 MiB; advice may fail */
