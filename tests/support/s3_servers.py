@@ -160,7 +160,7 @@ class SeaweedFS(S3Server):
                     f"-dir={self.directory / 'volumes'}", f"-master.port={port + 1}",
                     f"-volume.port={port + 2}", "-filer", f"-filer.port={port + 3}", "-s3",
                     f"-s3.port={port}", f"-s3.config={self.directory / 's3.json'}",
-                    "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
+                    f"-s3.domainName=localhost:{port}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
                     "-master.telemetry=false",
                     "-volume.max=100", "-master.volumeSizeLimitMB=1024"], port, "/status",
                    {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"})
