@@ -11,10 +11,14 @@ static const char file_magic[] = "ARROW1";
 #define FILE_HEAD_BYTES 8  /* the magic and its padding */
 #define FILE_TAIL_BYTES 10 /* the footer's length and the magic */
 
-/* Bytes in memory, or a file read as far as it is needed. */
+/* Bytes in memory, a file read as far as it is needed, or a pipe. */
 struct ipc_source {
     struct lake_bytes bytes; /* of memory; data NULL for a file */
     int fd;
+    bool piped;                    /* it is read once, front to back, and `end` is not known */
+    bool file;                     /* of the file format, whose messages have an end of their own */
+    uint8_t head[FILE_HEAD_BYTES]; /* what a pipe began with */
+    size_t head_left;              /* of these, not taken yet: the last ones */
     uint64_t position;
     uint64_t end; /* messages stop here at the latest */
 };
@@ -54,8 +58,42 @@ static lake_status read_at(struct ipc_source *source, uint64_t position, void *o
     return LAKE_OK;
 }
 
+/* As many as there are, up to `size`. */
+static lake_status read_pipe(struct ipc_source *source, uint8_t *out, size_t size, size_t *got,
+                             struct lake_error *err)
+{
+    size_t done = BASE_MIN(size, source->head_left);
+    memcpy(out, source->head + FILE_HEAD_BYTES - source->head_left, done);
+    source->head_left -= done;
+    while (done < size) {
+        ssize_t more = read(source->fd, out + done, size - done);
+        if (more < 0 && errno == EINTR) {
+            continue;
+        }
+        if (more < 0) {
+            return base_fail_errno(err, errno, "reading an Arrow stream");
+        }
+        if (more == 0) {
+            break;
+        }
+        done += (size_t)more;
+    }
+    source->position += done;
+    *got = done;
+    return LAKE_OK;
+}
+
 static lake_status take(struct ipc_source *source, void *out, uint64_t size, struct lake_error *err)
 {
+    if (source->piped) {
+        size_t got = 0;
+        lake_status status = read_pipe(source, out, (size_t)size, &got, err);
+        return status != LAKE_OK || got == size
+                   ? status
+                   : lake_fail(err, LAKE_INVALID_ARGUMENT,
+                               "an Arrow stream ends at byte %llu inside a message",
+                               (unsigned long long)source->position);
+    }
     if (size > source->end - source->position) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "an Arrow stream ends at byte %llu inside a message",
@@ -73,7 +111,7 @@ static lake_status take_body(struct ipc_stream *stream, uint64_t size, struct ar
                              struct lake_error *err)
 {
     struct ipc_source *source = &stream->source;
-    if (size > source->end - source->position) {
+    if (!source->piped && size > source->end - source->position) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "an Arrow stream ends at byte %llu inside a message",
                          (unsigned long long)source->end);
@@ -112,6 +150,35 @@ static lake_status take_header(struct ipc_stream *stream, uint32_t size, struct 
     return take(&stream->source, stream->header, size, err);
 }
 
+/* The next frame's first bytes; *end when the source has none. */
+static lake_status take_prefix(struct ipc_source *source, uint8_t prefix[8], bool *end,
+                               struct lake_error *err)
+{
+    size_t got = 0;
+    *end = !source->piped && source->position == source->end;
+    if (*end || !source->piped) {
+        return *end ? LAKE_OK : take(source, prefix, 8, err);
+    }
+    lake_status status = read_pipe(source, prefix, 8, &got, err);
+    *end = status == LAKE_OK && got == 0 && !source->file;
+    if (status == LAKE_OK && got < 8 && !*end) {
+        status =
+            lake_fail(err, LAKE_INVALID_ARGUMENT, "an Arrow stream ends too early, at byte %llu",
+                      (unsigned long long)source->position);
+    }
+    return status;
+}
+
+/* What comes after the messages is taken, so that whoever writes it can. */
+static void drain_pipe(struct ipc_source *source)
+{
+    uint8_t rest[4096];
+    size_t got = sizeof(rest);
+    while (source->piped && source->file && got == sizeof(rest) &&
+           read_pipe(source, rest, sizeof(rest), &got, NULL) == LAKE_OK) {
+    }
+}
+
 /* Decodes one message; *end when there is none left. */
 static lake_status next_message(struct ipc_stream *stream, enum arrow_ipc_kind *kind,
                                 struct ArrowArray *out, bool *end, struct lake_error *err)
@@ -121,19 +188,18 @@ static lake_status next_message(struct ipc_stream *stream, enum arrow_ipc_kind *
     uint64_t body_bytes;
     enum arrow_frame_kind frame;
     struct arrow_ipc_body body;
-    if (stream->ended || stream->source.position == stream->source.end) {
-        stream->ended = true;
-        *end = true;
-        return LAKE_OK;
-    }
-    lake_status status = take(&stream->source, prefix, sizeof(prefix), err);
-    if (status == LAKE_OK) {
+    bool over = stream->ended;
+    lake_status status = over ? LAKE_OK : take_prefix(&stream->source, prefix, &over, err);
+    if (status == LAKE_OK && !over) {
         status = arrow_frame_prefix(prefix, stream->limits.max_metadata_bytes, &frame, &size, err);
     }
     if (status != LAKE_OK) {
         return status;
     }
-    if (frame == ARROW_FRAME_END) {
+    if (over || frame == ARROW_FRAME_END) {
+        if (!stream->ended) {
+            drain_pipe(&stream->source);
+        }
         stream->ended = true;
         *end = true;
         return LAKE_OK;
@@ -215,9 +281,27 @@ static void stream_release(struct ArrowArrayStream *self)
     self->release = NULL;
 }
 
+/* The same for a pipe: a file's messages come behind its magic, and its footer is not needed. */
+static lake_status begin_pipe(struct ipc_source *source, struct lake_error *err)
+{
+    size_t got = 0;
+    lake_status status = read_pipe(source, source->head, sizeof(source->head), &got, err);
+    if (status == LAKE_OK && got < sizeof(source->head)) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "%zu bytes are too few for an Arrow file or stream", got);
+    }
+    source->file = memcmp(source->head, file_magic, 6) == 0;
+    source->head_left = source->file ? 0 : sizeof(source->head);
+    source->position -= source->head_left;
+    return status;
+}
+
 /* Finds out whether this is a file or a stream, and where its messages are. */
 static lake_status find_messages(struct ipc_source *source, struct lake_error *err)
 {
+    if (source->piped) {
+        return begin_pipe(source, err);
+    }
     uint8_t head[FILE_HEAD_BYTES];
     uint8_t tail[FILE_TAIL_BYTES];
     uint64_t size = source->end;
@@ -300,16 +384,21 @@ lake_status arrow_ipc_open_bytes(struct lake_bytes bytes, const struct arrow_ipc
 lake_status arrow_ipc_open_file(const char *path, const struct arrow_ipc_limits *limits,
                                 struct ArrowArrayStream *out, struct lake_error *err)
 {
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info = {.st_mode = 0};
+    bool input = strcmp(path, "/dev/stdin") == 0; /* a socket cannot be opened by that name */
+    int fd = input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return base_fail_errno(err, errno, "opening \"%s\"", path);
     }
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    bool known = fstat(fd, &info) == 0;
+    bool piped = known && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) ||
+                           (S_ISCHR(info.st_mode) && !isatty(fd)));
+    if (!piped && (!known || !S_ISREG(info.st_mode))) {
         close(fd);
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "\"%s\" is not a regular file", path);
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "\"%s\" is neither a file nor a pipe", path);
     }
-    struct ipc_source source = {.fd = fd, .end = (uint64_t)info.st_size};
+    struct ipc_source source = {
+        .fd = fd, .piped = piped, .end = piped ? UINT64_MAX : (uint64_t)info.st_size};
     return open_source(&source, limits, out, err);
 }
 

@@ -81,6 +81,14 @@ static int find_option(const char *const *names, const char *argument, bool *tak
     return -1;
 }
 
+bool cli_is_address(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+    return colon != NULL && colon != text && base_str_to_u64(base_str_of(colon + 1), &port) &&
+           port <= UINT16_MAX;
+}
+
 static void set_common(struct cli_options *options, int which, const char *value)
 {
     switch (which) {
@@ -141,8 +149,17 @@ int cli_next(struct cli_options *options, const char *const *names, int argc, ch
             return CLI_WRONG;
         }
         *value = !takes_value ? NULL : inline_value != NULL ? inline_value : argv[(*index)++];
+        if (takes_value && (*value)[0] == '\0') {
+            fprintf(stderr, "lake: the option %.*s needs a value, and it is empty\n",
+                    (int)strcspn(argument, "="), argument);
+            return CLI_WRONG;
+        }
         if (!common)
             return which;
+        if (strcmp(common_names[which], "addr=") == 0 && !cli_is_address(*value)) {
+            fprintf(stderr, "lake: --addr takes HOST:PORT, not %s\n", *value);
+            return CLI_WRONG;
+        }
         if (strcmp(common_names[which], "help") == 0)
             return CLI_HELP;
         if (strcmp(common_names[which], "version") == 0)
@@ -168,6 +185,22 @@ int cli_usage_error(const struct cli_command *command, const char *format, ...)
     va_end(arguments);
     fprintf(stderr, " (lake %s --help explains)\n", command->name);
     return CLI_EXIT_USAGE;
+}
+
+int cli_check_table(const struct cli_command *command, const char *table)
+{
+    const char *dot = strchr(table, '.');
+    if (dot != NULL && dot != table && dot[1] != '\0' && strchr(dot + 1, '.') == NULL)
+        return CLI_EXIT_OK;
+    return cli_usage_error(command, "a table is named namespace.table, not '%s'", table);
+}
+
+int cli_check_operation_id(const struct cli_command *command, const char *operation_id)
+{
+    struct base_uuid id;
+    if (operation_id == NULL || base_uuid_parse(base_str_of(operation_id), &id))
+        return CLI_EXIT_OK;
+    return cli_usage_error(command, "the operation ID '%s' is not a UUIDv7", operation_id);
 }
 
 static int print_version(void)

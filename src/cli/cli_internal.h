@@ -64,6 +64,11 @@ int cli_next(struct cli_options *options, const char *const *names, int argc, ch
 int cli_help(const struct cli_command *command);
 int cli_usage_error(const struct cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* CLI_EXIT_OK, or what to end with after having said what is wrong: "namespace.table"; an operation
+ * ID, which may be NULL. */
+int cli_check_table(const struct cli_command *command, const char *table);
+int cli_check_operation_id(const struct cli_command *command, const char *operation_id);
+bool cli_is_address(const char *text); /* "host:port" */
 /* Ends an option loop: help, the version, or a wrong option. */
 int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */

@@ -4,6 +4,7 @@
 #include <sql/sql.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 /* What one append takes (SDK-4), below its 64 MiB, whatever the encoding adds. */
 #define CHUNK_ROWS  10000
@@ -40,7 +41,10 @@ static lake_status open_file(const char *path, enum file_kind kind,
                              struct lake_error *err)
 {
     struct arrow_ipc_limits limits = arrow_ipc_limits_default();
+    struct stat info;
     limits.allow_compressed = true;
+    if (kind == KIND_ARROW && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "\"%s\" is not a regular file", path);
     switch (kind) {
     case KIND_ARROW:
         return arrow_ipc_open_file(path, &limits, out, err);
@@ -339,6 +343,12 @@ static int run_import(struct cli_options *options, int argc, char **argv)
     }
     if (table == NULL || path_count == 0)
         return cli_usage_error(&cli_import, "a table and at least one file are needed");
+    int code = cli_check_table(&cli_import, table);
+    if (code != CLI_EXIT_OK)
+        return code;
+    if (format != NULL && kind_of("", format) == KIND_UNKNOWN)
+        return cli_usage_error(&cli_import, "--from takes parquet, csv, json or arrow, not %s",
+                               format);
     struct chunk *chunk = base_calloc_array(1, sizeof(*chunk));
     struct cli_session session;
     struct lake_error error = {0};

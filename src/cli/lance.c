@@ -124,6 +124,31 @@ lake_status lance_open(const struct lance_arguments *arguments, struct lance_dat
 
 /* ---- arguments ---- */
 
+/* "a,b": no name is empty. */
+static bool are_names(const char *text)
+{
+    for (size_t size;; text += size + 1) {
+        size = strcspn(text, ",");
+        if (size == 0 || text[size] == '\0')
+            return size > 0;
+    }
+}
+
+/* What to write instead of a value that an option does not take. */
+static const char *expected(enum lance_option option)
+{
+    static const char *const WANTED[OPTION_COUNT] = {[OPTION_VERSION] = "a number from 1",
+                                                     [OPTION_COLUMNS] = "names like a,b",
+                                                     [OPTION_FILTER] = "a predicate of SQL",
+                                                     [OPTION_ROWS] = "numbers like 5,3,3,100",
+                                                     [OPTION_ROW_IDS] = "numbers like 5,3,3,100",
+                                                     [OPTION_FORMAT] = "table, csv, json or arrow",
+                                                     [OPTION_MODE] = "create, append or overwrite",
+                                                     [OPTION_DATA_FORMAT] = "2.1 or 2.2",
+                                                     [OPTION_PROFILE] = "balanced, fast or small"};
+    return WANTED[option] == NULL ? "another value" : WANTED[option];
+}
+
 static bool set_option(struct lance_arguments *arguments, enum lance_option option,
                        const char *value)
 {
@@ -140,25 +165,23 @@ static bool set_option(struct lance_arguments *arguments, enum lance_option opti
         return cli_format_parse(value, &arguments->format);
     case OPTION_COLUMNS:
         arguments->columns = value;
-        break;
+        return are_names(value);
     case OPTION_FILTER:
         arguments->filter = value;
-        break;
+        return base_str_trim(base_str_of(value)).size > 0;
     case OPTION_ROWS:
         arguments->rows = value;
-        break;
+        return lance_rows_are_numbers(value);
     case OPTION_ROW_IDS:
         arguments->row_ids = value;
-        break;
+        return lance_rows_are_numbers(value);
     case OPTION_MODE:
-        arguments->mode = value;
-        break;
+        return lance_mode_parse(value, &arguments->mode);
     case OPTION_DATA_FORMAT:
         arguments->data_format = value;
-        break;
+        return strcmp(value, "2.1") == 0 || strcmp(value, "2.2") == 0;
     case OPTION_PROFILE:
-        arguments->profile = value;
-        break;
+        return lance_profile_parse(value, &arguments->profile);
     case OPTION_FILE:
         arguments->file = value;
         break;
@@ -182,7 +205,10 @@ int lance_run_verb(struct cli_options *options, const struct cli_command *comman
                    int argc, char **argv)
 {
     const struct verb *verb = find_verb(name);
-    struct lance_arguments arguments = {.options = options, .format = CLI_FORMAT_TABLE};
+    struct lance_arguments arguments = {.options = options,
+                                        .format = CLI_FORMAT_TABLE,
+                                        .mode = LANCE_WRITE_CREATE,
+                                        .profile = LANCE_PROFILE_BALANCED};
     struct lake_error error = {0};
     const char *value = NULL;
     int index = 0;
@@ -202,10 +228,17 @@ int lance_run_verb(struct cli_options *options, const struct cli_command *comman
             return cli_usage_error(command, "%s has no --%.*s", verb->name,
                                    (int)strcspn(option_names[which], "="), option_names[which]);
         else if (!set_option(&arguments, (enum lance_option)which, value))
-            return cli_usage_error(command, "--%s%s: not such a value", option_names[which], value);
+            return cli_usage_error(command, "--%.*s takes %s, not %s",
+                                   (int)strcspn(option_names[which], "="), option_names[which],
+                                   expected((enum lance_option)which), value);
     }
-    if (arguments.path == NULL)
+    if (arguments.path == NULL || arguments.path[0] == '\0')
         return cli_usage_error(command, "which dataset?");
+    if (arguments.tag != NULL && (arguments.branch != NULL || arguments.version > 0))
+        return cli_usage_error(command,
+                               "a tag names a version: no --version or --branch beside it");
+    if (verb->run == lance_take_rows && (arguments.rows == NULL) == (arguments.row_ids == NULL))
+        return cli_usage_error(command, "take needs --rows or --row-ids, such as --rows 5,3,3,100");
     if (verb->takes_input && arguments.input == NULL)
         return cli_usage_error(command, "which Arrow IPC file is to be written?");
     lake_status status = verb->run(&arguments, &error);
@@ -231,7 +264,7 @@ const struct cli_command cli_lance = {
     "                [--filter 'SQL PREDICATE'] [--format table|csv|json|arrow] [-o FILE]\n"
     "       lake lance take PATH --rows 5,3,3,100 | --row-ids 7,2 [--version N] [--branch NAME]\n"
     "                [--tag NAME] [--columns a,b] [--format table|csv|json|arrow] [-o FILE]\n"
-    "       lake lance write PATH IN.arrow [--mode create|append|overwrite]\n"
+    "       lake lance write PATH IN.arrow|- [--mode create|append|overwrite]\n"
     "                [--data-format 2.1|2.2] [--profile balanced|fast|small]\n"
     "       lake lance verify PATH [--version N] [--branch NAME] [--tag NAME]\n"
     "       lake lance stat PATH [--version N] [--branch NAME] [--tag NAME]\n"
@@ -239,8 +272,8 @@ const struct cli_command cli_lance = {
     "PATH is a dataset's directory or s3://BUCKET/PREFIX; where it is only read also\n"
     "NAMESPACE.TABLE, which the servers find. cat prints rows in the order of a scan; take\n"
     "prints those at offsets among the live rows, from 0, or with the given values of _rowid,\n"
-    "in the order given. verify decodes every page and looks for every file that the version\n"
-    "refers to.\n"
+    "in the order given. write takes an Arrow file or stream; - is the standard input. verify\n"
+    "decodes every page and looks for every file that the version refers to.\n"
     "\n"
     "Examples:\n"
     "  lake lance cat frames.lance --columns episode,step --filter 'step < 3'\n"

@@ -20,9 +20,9 @@ struct lance_arguments {
     const char *rows;
     const char *row_ids;
     const char *output; /* NULL: stdout */
-    const char *mode;
-    const char *data_format;
-    const char *profile;
+    enum lance_write_mode mode;
+    const char *data_format; /* NULL: the default */
+    enum lance_profile profile;
     const char *file; /* of inspect */
     enum cli_format format;
 };
@@ -32,6 +32,11 @@ lake_status lance_store_open(const struct lance_arguments *arguments, bool creat
                              struct storage_store **out, struct lake_error *err);
 lake_status lance_open(const struct lance_arguments *arguments, struct lance_dataset **out,
                        struct lake_error *err);
+
+/* "5,3,3,100": false when it is something else. */
+bool lance_rows_are_numbers(const char *text);
+/* "create", "append", "overwrite" */
+bool lance_mode_parse(const char *name, enum lance_write_mode *out);
 
 lake_status lance_cat(const struct lance_arguments *arguments, struct lake_error *err);
 lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake_error *err);

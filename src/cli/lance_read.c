@@ -239,8 +239,27 @@ lake_status lance_cat(const struct lance_arguments *arguments, struct lake_error
 
 /* ---- take ---- */
 
-/* "5,3,3,100"; base_free the rows. */
-static lake_status parse_rows(const char *option, const char *text, uint64_t **out, size_t *count,
+/* The next number of a list, and where the text goes on; NULL: behind the last one. */
+static bool next_row(const char **text, uint64_t *out)
+{
+    size_t size = strcspn(*text, ",");
+    bool number = base_str_to_u64((struct lake_str){*text, size}, out);
+    *text = (*text)[size] == ',' ? *text + size + 1 : NULL;
+    return number;
+}
+
+bool lance_rows_are_numbers(const char *text)
+{
+    uint64_t row;
+    while (text != NULL) {
+        if (!next_row(&text, &row))
+            return false;
+    }
+    return true;
+}
+
+/* Of a list of numbers; base_free the rows. */
+static lake_status parse_rows(const char *text, uint64_t **out, size_t *count,
                               struct lake_error *err)
 {
     size_t most = 1;
@@ -249,17 +268,8 @@ static lake_status parse_rows(const char *option, const char *text, uint64_t **o
     uint64_t *rows = base_alloc_array(most, sizeof(*rows));
     if (rows == NULL)
         return base_fail_no_memory(err, most);
-    *count = 0;
-    while (*text != '\0') {
-        size_t size = strcspn(text, ",");
-        if (!base_str_to_u64((struct lake_str){text, size}, &rows[(*count)++])) {
-            base_free(rows);
-            return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                             "%s takes numbers like 5,3,3,100, not \"%.*s\"", option, (int)size,
-                             text);
-        }
-        text += size + (text[size] == ',');
-    }
+    for (*count = 0; text != NULL; (*count)++)
+        (void)next_row(&text, &rows[*count]);
     *out = rows;
     return LAKE_OK;
 }
@@ -311,11 +321,7 @@ lake_status lance_take_rows(const struct lance_arguments *arguments, struct lake
     uint64_t *rows = NULL;
     size_t count = 0;
     bool ids = arguments->row_ids != NULL;
-    if ((arguments->rows != NULL) == ids)
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "take needs --rows or --row-ids, such as --rows 5,3,3,100");
-    lake_status status = ids ? parse_rows("--row-ids", arguments->row_ids, &rows, &count, err)
-                             : parse_rows("--rows", arguments->rows, &rows, &count, err);
+    lake_status status = parse_rows(ids ? arguments->row_ids : arguments->rows, &rows, &count, err);
     if (status == LAKE_OK)
         status = lance_open(arguments, &dataset, err);
     if (status == LAKE_OK)

@@ -6,29 +6,18 @@
 
 /* ---- write ---- */
 
-static lake_status profile_of(const char *name, enum lance_profile *out, struct lake_error *err)
-{
-    if (name == NULL || lance_profile_parse(name, out))
-        return LAKE_OK;
-    return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no profile %s: balanced, fast or small",
-                     name);
-}
-
-static lake_status mode_of(const char *name, enum lance_write_mode *out, struct lake_error *err)
+bool lance_mode_parse(const char *name, enum lance_write_mode *out)
 {
     static const char *const NAMES[] = {[LANCE_WRITE_CREATE] = "create",
                                         [LANCE_WRITE_APPEND] = "append",
                                         [LANCE_WRITE_OVERWRITE] = "overwrite"};
-    if (name == NULL)
-        return LAKE_OK;
     for (size_t i = 0; i < BASE_ARRAY_LEN(NAMES); i++) {
         if (strcmp(name, NAMES[i]) == 0) {
             *out = (enum lance_write_mode)i;
-            return LAKE_OK;
+            return true;
         }
     }
-    return lake_fail(err, LAKE_INVALID_ARGUMENT, "there is no mode %s: create, append or overwrite",
-                     name);
+    return false;
 }
 
 lake_status lance_write(const struct lance_arguments *arguments, struct lake_error *err)
@@ -38,17 +27,15 @@ lake_status lance_write(const struct lance_arguments *arguments, struct lake_err
     struct ArrowArrayStream stream = {0};
     struct storage_store *store = NULL;
     uint64_t version = 0;
-    enum lance_write_mode mode = LANCE_WRITE_CREATE;
+    enum lance_write_mode mode = arguments->mode;
+    const char *input = strcmp(arguments->input, "-") == 0 ? "/dev/stdin" : arguments->input;
     lance_create_options_init(&options);
+    options.profile = arguments->profile;
     if (arguments->data_format != NULL)
         options.storage_version = arguments->data_format;
     limits.allow_compressed = true;
     limits.max_body_bytes = (uint64_t)4 << 30; /* a file of the caller's own */
-    lake_status status = mode_of(arguments->mode, &mode, err);
-    if (status == LAKE_OK)
-        status = profile_of(arguments->profile, &options.profile, err);
-    if (status == LAKE_OK)
-        status = arrow_ipc_open_file(arguments->input, &limits, &stream, err);
+    lake_status status = arrow_ipc_open_file(input, &limits, &stream, err);
     if (status == LAKE_OK)
         status = lance_store_open(arguments, mode != LANCE_WRITE_APPEND, &store, err);
     if (status == LAKE_OK)

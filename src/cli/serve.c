@@ -132,6 +132,10 @@ static int read_addresses(struct cli_options *options, const struct cli_command 
             return cli_usage_error(command, "unexpected argument %s", value);
         if (which < 0)
             return cli_stop(command, which);
+        *stop = !cli_is_address(value);
+        if (*stop)
+            return cli_usage_error(command, "--%.*s takes HOST:PORT, not %s",
+                                   (int)strcspn(names[which], "="), names[which], value);
         *addresses[which] = value;
     }
     return CLI_EXIT_OK;

@@ -39,23 +39,33 @@ static lake_status set_profile(const char *profile, struct ArrowSchema *schema,
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, strlen(profile));
 }
 
-static lake_status create(lake_client *client, const char *table, const struct column_list *columns,
-                          const char *profile, struct lake_error *err)
+static lake_status create(struct cli_options *options, const char *table,
+                          const struct ArrowSchema *schema, struct lake_error *err)
 {
-    struct ArrowSchema schema = {0};
+    struct cli_session session;
+    lake_status status = cli_session_open(options, &session, err);
+    if (status == LAKE_OK) {
+        status = lake_create_table(session.client, table, schema, err);
+        cli_session_close(&session);
+    }
+    return status;
+}
+
+/* CLI_EXIT_OK with the schema, or what to end with. */
+static int make_schema(const struct cli_command *command, const struct column_list *columns,
+                       const char *profile, struct ArrowSchema *out)
+{
+    struct lake_error error = {0};
     enum lance_profile known;
     if (profile != NULL && !lance_profile_parse(profile, &known))
-        return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "there is no profile %s: balanced, fast or small", profile);
-    lake_status status = lake_schema_parse(columns->columns, columns->count, &schema, err);
-    if (status != LAKE_OK)
-        return status;
-    if (profile != NULL)
-        status = set_profile(profile, &schema, err);
-    if (status == LAKE_OK)
-        status = lake_create_table(client, table, &schema, err);
-    schema.release(&schema);
-    return status;
+        return cli_usage_error(command, "--profile takes balanced, fast or small, not %s", profile);
+    lake_status status = lake_schema_parse(columns->columns, columns->count, out, &error);
+    if (status == LAKE_OK && profile != NULL) {
+        status = set_profile(profile, out, &error);
+        if (status != LAKE_OK)
+            out->release(out);
+    }
+    return status == LAKE_OK ? CLI_EXIT_OK : cli_usage_error(command, "%s", error.message);
 }
 
 static int run_create(struct cli_options *options, const struct cli_command *command, int argc,
@@ -89,14 +99,16 @@ static int run_create(struct cli_options *options, const struct cli_command *com
         base_free((void *)columns.columns);
         return cli_usage_error(command, "a table and at least one --column name:type are needed");
     }
-    struct cli_session session;
+    struct ArrowSchema schema = {0};
     struct lake_error error = {0};
-    lake_status status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        status = create(session.client, table, &columns, profile, &error);
-        cli_session_close(&session);
-    }
+    code = cli_check_table(command, table);
+    if (code == CLI_EXIT_OK)
+        code = make_schema(command, &columns, profile, &schema);
     base_free((void *)columns.columns);
+    if (code != CLI_EXIT_OK)
+        return code;
+    lake_status status = create(options, table, &schema, &error);
+    schema.release(&schema);
     if (status != LAKE_OK)
         return cli_fail(options, &error);
     if (options->json) {
@@ -225,9 +237,9 @@ static const char *one_table(struct cli_options *options, int argc, char **argv,
         }
         table = value;
     }
-    if (table == NULL)
-        *code = cli_usage_error(&cli_table, "which table?");
-    return table;
+    *code = table == NULL ? cli_usage_error(&cli_table, "which table?")
+                          : cli_check_table(&cli_table, table);
+    return *code == CLI_EXIT_OK ? table : NULL;
 }
 
 static int run_describe(struct cli_options *options, int argc, char **argv)

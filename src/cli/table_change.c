@@ -99,7 +99,8 @@ static int read_arguments(struct cli_options *options, bool update, int argc, ch
         return cli_usage_error(&cli_table, "which rows? The predicate is empty (true: all)");
     if (update && out->count == 0)
         return cli_usage_error(&cli_table, "at least one --set COLUMN=EXPRESSION is needed");
-    return CLI_EXIT_OK;
+    int code = cli_check_table(&cli_table, out->table);
+    return code == CLI_EXIT_OK ? cli_check_operation_id(&cli_table, out->operation_id) : code;
 }
 
 int cli_table_change(struct cli_options *options, bool update, int argc, char **argv)

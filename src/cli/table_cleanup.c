@@ -76,7 +76,10 @@ static int read_arguments(struct cli_options *options, int argc, char **argv, co
             return cli_usage_error(&cli_table, "unexpected argument %s", value);
         *table = value;
     }
-    return *table == NULL ? cli_usage_error(&cli_table, "which table?") : CLI_EXIT_OK;
+    if (*table == NULL)
+        return cli_usage_error(&cli_table, "which table?");
+    int code = cli_check_table(&cli_table, *table);
+    return code == CLI_EXIT_OK ? cli_check_operation_id(&cli_table, out->operation_id) : code;
 }
 
 int cli_table_cleanup(struct cli_options *options, int argc, char **argv)

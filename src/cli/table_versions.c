@@ -6,6 +6,7 @@
 #include <time.h>
 
 #define DEFAULT_VERSIONS 20
+#define MAX_VERSIONS     256 /* that lake_table_history gives */
 
 bool cli_parse_version(const char *text, uint64_t *out)
 {
@@ -36,7 +37,8 @@ int cli_table_arguments(struct cli_options *options, const char *const *names, s
     }
     if (out->count < wanted)
         return cli_usage_error(&cli_table, "%s", missing);
-    return CLI_EXIT_OK;
+    int code = cli_check_table(&cli_table, out->positional[0]);
+    return code == CLI_EXIT_OK ? cli_check_operation_id(&cli_table, out->operation_id) : code;
 }
 
 /* ---- restore ---- */
@@ -119,10 +121,13 @@ static int run_history(struct cli_options *options, int argc, char **argv)
     if (code != CLI_EXIT_OK)
         return code;
     uint64_t limit = arguments.limit == 0 ? DEFAULT_VERSIONS : arguments.limit;
+    if (limit > MAX_VERSIONS)
+        return cli_usage_error(&cli_table, "--limit takes a number from 1 to %d, not %" PRIu64,
+                               MAX_VERSIONS, limit);
     lake_status status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
         status = lake_table_history(session.client, arguments.positional[0], arguments.version,
-                                    (uint32_t)BASE_MIN(limit, UINT32_MAX), &history, &error);
+                                    (uint32_t)limit, &history, &error);
         cli_session_close(&session);
     }
     if (status != LAKE_OK)

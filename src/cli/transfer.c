@@ -368,6 +368,8 @@ static int run_put(struct cli_options *options, int argc, char **argv)
     }
     if (table == NULL ? path == NULL || row->count > 0 : path != NULL || row->count == 0)
         code = cli_usage_error(&cli_put, "give a file, or --into a table with --set and --file");
+    else if (table != NULL && (code = cli_check_table(&cli_put, table)) != CLI_EXIT_OK)
+        goto out;
     else if (cancel && path == NULL)
         code = cli_usage_error(&cli_put, "--cancel takes the file whose upload is given up");
     else if (cancel)

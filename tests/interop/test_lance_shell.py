@@ -380,6 +380,40 @@ def test_what_is_written_pylance_reads(tmp_path, storage, profile):
 # ---- tables by name --------------------------------------------------------------------------------
 
 
+def write_from(stdin, path, check=True):
+    done = subprocess.run([str(LAKE), "lance", "write", path, "-"], capture_output=True, timeout=120,
+                          env=clean_environment(None), **stdin)
+    assert not check or done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def test_what_is_written_may_come_through_a_pipe(tmp_path):
+    """As a stream, and as a file whose footer comes at its end; nothing is made of a cut one."""
+    rows = pa.concat_tables([rows_of(3000, 3000 * part, "2.2") for part in range(4)])
+    rows = rows.set_column(5, "camera", rows["camera"].cast(pa.string()))
+    texts = {}
+    for name, make_writer in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):
+        sink = pa.BufferOutputStream()
+        with make_writer(sink, rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=1000)
+        texts[name] = sink.getvalue().to_pybytes()
+    for name, text in texts.items():
+        write_from({"input": text}, str(tmp_path / f"{name}.lance"))
+        assert lance.dataset(str(tmp_path / f"{name}.lance")).to_table() == rows
+        (tmp_path / name).write_bytes(text)
+        with open(tmp_path / name, "rb") as file:
+            write_from({"stdin": file}, str(tmp_path / f"{name}2.lance"))
+        assert lance.dataset(str(tmp_path / f"{name}2.lance")).to_table() == rows
+        for size in (0, 5, 8, 100, len(text) // 2):
+            done = write_from({"input": text[:size]}, str(tmp_path / "cut.lance"), check=False)
+            assert done.returncode == 1 and done.stderr.startswith(b"lake: "), size
+            assert not (tmp_path / "cut.lance" / "_versions").exists()
+    run("lance", "write", tmp_path / "three.lance", tmp_path / "stream")
+    piped = run("lance", "cat", tmp_path / "three.lance", "--format", "arrow").stdout
+    write_from({"input": piped}, str(tmp_path / "four.lance"))
+    assert lance.dataset(str(tmp_path / "four.lance")).to_table() == rows
+
+
 def test_managed_tables_are_found_by_name(lake, typed):
     got = json.loads(lake.run("lance", "stat", "lab.typed", "--json").stdout)
     assert got["rows"] == typed.num_rows
