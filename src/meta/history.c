@@ -46,14 +46,22 @@ static lake_status open_version(struct meta_authority *authority, const struct t
                                 uint64_t version, struct lance_dataset **out,
                                 struct lake_error *err)
 {
+    struct lance_dataset *opened = NULL;
+    bool there = true; /* others may have removed what is cached here */
     lake_status status = LAKE_NOT_FOUND;
     if (version > 0 && version <= lance_dataset_version(table->newest))
         status = lance_dataset_open(table->store, authority->cache, table->registration.incarnation,
-                                    version, out, err);
-    if (status == LAKE_NOT_FOUND)
+                                    version, &opened, err);
+    if (status == LAKE_OK)
+        status = lance_dataset_exists(opened, &there, err);
+    if (status == LAKE_NOT_FOUND || !there)
         status = lake_fail(err, LAKE_NOT_FOUND, "table %s.%s has no version %" PRIu64,
                            table->registration.name.namespace_name, table->registration.name.table,
                            version);
+    if (status == LAKE_OK)
+        *out = opened;
+    else
+        lance_dataset_unref(opened);
     return status;
 }
 

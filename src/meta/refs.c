@@ -49,6 +49,19 @@ static lake_status enter(struct meta_authority *authority, const struct meta_ide
     return status;
 }
 
+/* After a listing that found nothing: a directory that was moved away by hand has no tags either.
+ */
+static lake_status check_there(const struct entered *table, struct lake_error *err)
+{
+    uint64_t version;
+    lake_status status = lance_latest_version(table->store, 0, &version, NULL, err);
+    return status != LAKE_NOT_FOUND
+               ? status
+               : lake_fail(err, LAKE_NOT_FOUND,
+                           "the table %s.%s is registered but its files are not there",
+                           table->registration.name.namespace_name, table->registration.name.table);
+}
+
 static lake_status copy_name(ProtobufCBinaryData from, const char *what,
                              char out[LANCE_REF_NAME_BYTES], struct lake_error *err)
 {
@@ -166,6 +179,8 @@ lake_status meta_tags_list(struct meta_authority *authority, const struct meta_i
     lake_status status = enter(authority, identity, wait, request, &table, err);
     if (status == LAKE_OK) {
         status = lance_tags_list(table.store, &tags, &count, err);
+        if (status == LAKE_OK && count == 0)
+            status = check_there(&table, err);
         leave(authority, &table);
     }
     if (status == LAKE_OK)
@@ -277,6 +292,8 @@ lake_status meta_branches_list(struct meta_authority *authority,
     lake_status status = enter(authority, identity, wait, request, &table, err);
     if (status == LAKE_OK) {
         status = lance_branches_list(table.store, &branches, &count, err);
+        if (status == LAKE_OK && count == 0)
+            status = check_there(&table, err);
         leave(authority, &table);
     }
     if (status == LAKE_OK)

@@ -252,7 +252,8 @@ static lake_status open_checked(struct query_tables *tables, struct storage_stor
     return LAKE_OK;
 }
 
-/* Versions only grow: a newest one below the one that is known, or another manifest under its
+/* The store is opened anew each time: the one that is kept follows a directory which was moved
+ * away. Versions only grow: a newest one below the one that is known, or another manifest under its
  * number, means that somebody replaced the directory, and that nothing of what is cached under the
  * incarnation's name speaks of it. */
 static lake_status open_newest(struct query_tables *tables, struct lake_str location,
@@ -263,18 +264,9 @@ static lake_status open_newest(struct query_tables *tables, struct lake_str loca
     struct handle known = recall(tables, incarnation);
     uint64_t version = 0;
     uint64_t known_version = known.newest == NULL ? 0 : lance_dataset_version(known.newest);
-    lake_status status = LAKE_NOT_FOUND;
-    if (known.store != NULL) {
-        found.store = storage_store_ref(known.store);
+    lake_status status = query_tables_store(tables, location, &found.store, err);
+    if (status == LAKE_OK)
         status = lance_latest_version(found.store, known_version, &version, &found.manifest, err);
-    }
-    if (status == LAKE_NOT_FOUND) { /* not opened yet, or what was opened has been removed */
-        handle_unref(&found);
-        status = query_tables_store(tables, location, &found.store, err);
-        if (status == LAKE_OK)
-            status =
-                lance_latest_version(found.store, known_version, &version, &found.manifest, err);
-    }
     if (status != LAKE_OK)
         goto out;
     bool replaced = version <= known_version && !same_object(&found.manifest, &known.manifest);
@@ -293,13 +285,35 @@ out:
     return status;
 }
 
-/* `version` 0: the newest. */
+/* A version that a statement names: somebody else may have reclaimed it, although it is cached. */
+static lake_status open_named(struct query_tables *tables, struct lake_str location,
+                              struct lake_str incarnation, uint64_t version,
+                              struct lance_dataset **out, struct lake_error *err)
+{
+    struct storage_store *store = NULL;
+    struct lance_dataset *opened = NULL;
+    bool there = false;
+    lake_status status = query_tables_store(tables, location, &store, err);
+    if (status == LAKE_OK)
+        status = open_checked(tables, store, incarnation, true, version, &opened, err);
+    if (status == LAKE_OK)
+        status = lance_dataset_exists(opened, &there, err);
+    if (status == LAKE_OK && !there)
+        status = lake_fail(err, LAKE_NOT_FOUND, "version %llu has been reclaimed",
+                           (unsigned long long)version);
+    if (status == LAKE_OK)
+        *out = opened;
+    else
+        lance_dataset_unref(opened);
+    storage_store_unref(store);
+    return status;
+}
+
+/* One that a statement was planned on. */
 static lake_status open_version(struct query_tables *tables, struct lake_str location,
                                 struct lake_str incarnation, uint64_t version,
                                 struct lance_dataset **out, struct lake_error *err)
 {
-    if (version == 0)
-        return open_newest(tables, location, incarnation, out, err);
     struct handle known = recall(tables, incarnation);
     lake_status status = LAKE_OK;
     if (known.newest != NULL && lance_dataset_version(known.newest) == version) {
@@ -401,8 +415,11 @@ static lake_status resolve_one(struct query_server *server, const struct sql_tab
         query_snapshot_find(snapshot, base_str_of(ref->schema), base_str_of(ref->table));
     lake_status status = found == NULL ? not_found(ref, err) : LAKE_OK;
     if (status == LAKE_OK)
-        status = open_version(server->tables, found->location, found->incarnation, ref->at_version,
-                              dataset, err);
+        status =
+            ref->at_version == 0
+                ? open_newest(server->tables, found->location, found->incarnation, dataset, err)
+                : open_named(server->tables, found->location, found->incarnation, ref->at_version,
+                             dataset, err);
     if (status != LAKE_OK && found != NULL)
         status = explain(ref, status, err);
     if (status == LAKE_OK) {

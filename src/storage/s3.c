@@ -337,9 +337,7 @@ static lake_status set_address(struct s3_store *store, const struct storage_s3_o
 
 void storage_s3_options_init(struct storage_s3_options *options)
 {
-    *options = (struct storage_s3_options){.operation_timeout_ms = (int64_t)10 * 60 * 1000,
-                                           .connect_timeout_ms = 5000,
-                                           .stall_timeout_ms = 20000,
+    *options = (struct storage_s3_options){.connect_timeout_ms = 5000,
                                            .metadata_timeout_ms = 2000,
                                            .max_attempts = 10,
                                            .retry_base_ms = 50,
@@ -347,6 +345,22 @@ void storage_s3_options_init(struct storage_s3_options *options)
                                            .retry_budget = 500,
                                            .max_connections = 64,
                                            .writer_part_bytes = (uint64_t)8 * 1024 * 1024};
+}
+
+lake_status s3_timeouts(struct storage_s3_options *options, struct lake_error *err)
+{
+    uint64_t stall_ms = 0;
+    uint64_t operation_ms = 0;
+    lake_status status =
+        base_config_u64("LAKE_S3_STALL_TIMEOUT_MS", 20000, 1000, 3600000, &stall_ms, err);
+    if (status == LAKE_OK)
+        status = base_config_u64("LAKE_S3_OPERATION_TIMEOUT_MS", 600000, 1000, 86400000,
+                                 &operation_ms, err);
+    if (status == LAKE_OK && options->stall_timeout_ms == 0)
+        options->stall_timeout_ms = (int64_t)stall_ms;
+    if (status == LAKE_OK && options->operation_timeout_ms == 0)
+        options->operation_timeout_ms = (int64_t)operation_ms;
+    return status;
 }
 
 static lake_status check_options(const struct storage_s3_options *options, struct lake_error *err)
@@ -386,11 +400,15 @@ static lake_status open_credentials(struct s3_store *store,
     return credentials_source_new(&credentials, &store->credentials, err);
 }
 
-lake_status storage_s3_open(const struct storage_s3_options *options, struct storage_store **out,
+lake_status storage_s3_open(const struct storage_s3_options *given, struct storage_store **out,
                             struct lake_error *err)
 {
     struct profile profile = {.count = 0};
-    lake_status status = check_options(options, err);
+    struct storage_s3_options resolved = *given;
+    const struct storage_s3_options *options = &resolved;
+    lake_status status = s3_timeouts(&resolved, err);
+    if (status == LAKE_OK)
+        status = check_options(options, err);
     if (status == LAKE_OK)
         status = s3_settings_profile(options->profile, &profile, err);
     if (status != LAKE_OK)

@@ -65,6 +65,8 @@ struct s3_settings {
 };
 /* The profile that counts when `name` is NULL or not; empty when there are no files. */
 lake_status s3_settings_profile(const char *name, struct profile *out, struct lake_error *err);
+/* Sets the timeouts that are 0 to the environment's, or to the default. */
+lake_status s3_timeouts(struct storage_s3_options *options, struct lake_error *err);
 struct s3_settings s3_settings_of(const struct storage_s3_options *options,
                                   const struct profile *profile);
 
@@ -114,7 +116,7 @@ struct s3_call {
     char region[S3_REGION_BYTES]; /* signed with */
     int64_t signed_skew_ms;
     int64_t deadline_us;
-    uint32_t attempts;
+    uint32_t attempts, stalls; /* the second: of those, which moved nothing for too long */
     bool refreshed, relocated, reset_clock;
     bool begun; /* some of a queued body was given out: there is no other attempt */
 };

@@ -11,6 +11,7 @@
 #define SIGN_AT_ONCE_BYTES ((size_t)1024 * 1024) /* above it, chunks are signed as they leave */
 #define RETRY_TOKENS       5
 #define MAX_SIGNED         (S3_MAX_PAIRS + 8)
+#define MAX_STALLS         2 /* attempts that wait for all of the stall timeout */
 
 void s3_call_init(struct s3_call *call, struct s3_store *store, const char *what,
                   const char *method, struct lake_str key)
@@ -327,7 +328,9 @@ bool s3_call_settle(struct s3_call *call, lake_status *status, struct lake_error
     call->transfer = NULL;
     enum s3_verdict verdict = s3_judge(call, failure, &own);
     bool again = verdict == S3_TRY_AT_ONCE || verdict == S3_TRY_AGAIN;
-    again = again && !call->begun && (verdict == S3_TRY_AT_ONCE || wait_for_next(call));
+    call->stalls += failure == HTTP_TIMED_OUT;
+    again = again && !call->begun && call->stalls < MAX_STALLS &&
+            (verdict == S3_TRY_AT_ONCE || wait_for_next(call));
     release_attempt(call);
     *status = LAKE_OK;
     if (verdict == S3_DONE) {

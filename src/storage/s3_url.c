@@ -17,6 +17,9 @@ lake_status storage_url_reader_new(struct storage_url_reader **out, struct lake_
 {
     struct storage_s3_options defaults;
     storage_s3_options_init(&defaults);
+    lake_status status = s3_timeouts(&defaults, err);
+    if (status != LAKE_OK)
+        return status;
     struct storage_url_reader *reader = base_calloc_array(1, sizeof(*reader));
     if (reader == NULL)
         return base_fail_no_memory(err, sizeof(*reader));
@@ -25,7 +28,7 @@ lake_status storage_url_reader_new(struct storage_url_reader **out, struct lake_
                                    .connect_ms = defaults.connect_timeout_ms,
                                    .stall_ms = defaults.stall_timeout_ms,
                                    .max_connections = defaults.max_connections};
-    lake_status status = http_engine_new(&options, &reader->engine, err);
+    status = http_engine_new(&options, &reader->engine, err);
     if (status != LAKE_OK) {
         base_free(reader);
         return status;
@@ -83,9 +86,11 @@ lake_status storage_url_open(struct storage_url_reader *reader, const char *url,
     store->bucket = base_strndup(bucket.data, bucket.size);
     store->base_path = base_strdup("/");
     char *uri = base_format("s3://%.*s", LAKE_STR_FMT(bucket));
-    lake_status status = LAKE_OK;
-    if (store->url == NULL || store->host == NULL || store->bucket == NULL ||
-        store->base_path == NULL || uri == NULL) {
+    lake_status status = s3_timeouts(&store->options, err);
+    if (status != LAKE_OK) {
+        s3_store_free(store);
+    } else if (store->url == NULL || store->host == NULL || store->bucket == NULL ||
+               store->base_path == NULL || uri == NULL) {
         s3_store_free(store);
         status = base_fail_no_memory(err, 0);
     } else {

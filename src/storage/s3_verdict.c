@@ -302,7 +302,8 @@ enum s3_verdict s3_judge(struct s3_call *call, enum http_failure failure, struct
                              call->store->host,
                              failure == HTTP_NOT_SENT ? "no connection"
                              : failure == HTTP_BROKEN ? "the connection ended early"
-                                                      : "no answer in time",
+                                                      : "no answer in time "
+                                                        "(LAKE_S3_STALL_TIMEOUT_MS)",
                              call->attempts);
         return S3_TRY_AGAIN;
     case HTTP_REFUSED: /* by the call's own check, which says what to make of it */

@@ -359,9 +359,9 @@ struct storage_s3_options {
     enum storage_s3_addressing addressing;
     enum storage_s3_payload payload;
     bool no_checksums;            /* for servers that refuse x-amz-checksum-crc32c */
-    int64_t operation_timeout_ms; /* with all its attempts */
+    int64_t operation_timeout_ms; /* all attempts; 0: LAKE_S3_OPERATION_TIMEOUT_MS, 10 minutes */
     int64_t connect_timeout_ms;
-    int64_t stall_timeout_ms; /* nothing moved for so long: the attempt has failed */
+    int64_t stall_timeout_ms; /* nothing moved so long; 0: LAKE_S3_STALL_TIMEOUT_MS, 20 s */
     int64_t metadata_timeout_ms;
     uint32_t max_attempts;
     int64_t retry_base_ms, retry_cap_ms; /* full jitter below base × 2^attempt, and the cap */

@@ -141,5 +141,5 @@ def test_what_is_asked_wrongly_is_refused_by_name(server):
                             (("c.absent", "--keep", "0"), 2), ((), 2)):
         done = server.run("table", "cleanup", *arguments, check=False)
         assert done.returncode == code, (arguments, done.stderr)
-    done = server.run("table", "cleanup", "c.absent", "--operation-id", "x", "--json", check=False)
-    assert json.loads(done.stderr)["error"] == "INVALID_ARGUMENT"
+    done = server.run("table", "cleanup", "c.absent", "--operation-id", "x", check=False)
+    assert done.returncode == 2 and "UUIDv7" in done.stderr

@@ -1,6 +1,7 @@
 """Restores, tags, histories and differences of managed tables through Query and Metasrv, with pylance reading what is on
 disk."""
 
+import datetime
 import json
 import os
 import sys
@@ -147,7 +148,35 @@ def test_the_history_is_that_of_pylance(server):
     assert page["versions"] + rest["versions"] == found["versions"]
     plain = server.run("table", "history", "v.history", "--limit", "1").stdout
     assert "8\t" in plain and "older ones: --before 8" in plain
-    assert failure(server, "history", "v.history", "--limit", "257")["error"] == "INVALID_ARGUMENT"
+
+
+def test_versions_and_tables_that_others_removed_are_not_answered_from_memory(server):
+    make(server, "v.gone", 3)
+    at_two = "SELECT count(*) AS n FROM v.gone AT (VERSION => 2)"
+    newest = "SELECT count(*) AS n FROM v.gone"
+    for sql, count in ((at_two, 1), (newest, 3)):
+        assert json.loads(server.run("sql", sql, "--json").stdout) == [{"n": count}]
+    assert said(server, "diff", "v.gone", "2", "4")["rows_added"] == 2
+    dataset(server, "v.gone").cleanup_old_versions(older_than=datetime.timedelta(0),
+                                                   delete_unverified=True)
+    done = server.run("sql", at_two, "--json", check=False)
+    assert json.loads(done.stderr)["error"] == "NOT_FOUND" and "no version 2" in done.stderr
+    for arguments in (["diff", "v.gone", "2", "4"], ["restore", "v.gone", "2"],
+                      ["tag", "create", "v.gone", "two", "--version", "2"]):
+        assert failure(server, *arguments)["error"] == "NOT_FOUND", arguments
+    assert [v["version"] for v in said(server, "history", "v.gone")["versions"]] == [4]
+    path = metasrv.dataset_path(server.data_dir, "v.gone")
+    os.rename(path, f"{path}.away")
+    for sql in (newest, at_two):
+        done = server.run("sql", sql, "--json", check=False)
+        assert done.returncode == 1 and json.loads(done.stderr)["error"] == "NOT_FOUND", sql
+    for arguments in (["tag", "list", "v.gone"], ["branch", "list", "v.gone"],
+                      ["history", "v.gone"], ["describe", "v.gone"], ["diff", "v.gone", "3", "4"],
+                      ["delete", "v.gone", "--where", "true"], ["compact", "v.gone"]):
+        assert failure(server, *arguments)["error"] == "NOT_FOUND", arguments
+    os.rename(f"{path}.away", path)
+    assert json.loads(server.run("sql", newest, "--json").stdout) == [{"n": 3}]
+    assert said(server, "tag", "list", "v.gone") == {"tags": []}
 
 
 def test_a_diff_counts_the_rows_that_differ(server):
