@@ -57,8 +57,8 @@ static lake_status check_there(const struct entered *table, struct lake_error *e
     lake_status status = lance_latest_version(table->store, 0, &version, NULL, err);
     return status != LAKE_NOT_FOUND
                ? status
-               : lake_fail(err, LAKE_NOT_FOUND,
-                           "the table %s.%s is registered but its files are not there",
+               : lake_fail(err, LAKE_DATA_LOSS,
+                           "table %s.%s is registered but its dataset is not there",
                            table->registration.name.namespace_name, table->registration.name.table);
 }
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "fault_s3"))
 sys.path.insert(0, str(ROOT / "support"))
 import server as fault_server  # noqa: E402
-from lake_server import BUILD, LakeServer  # noqa: E402
+from lake_server import BUILD, LAKE, LakeServer, clean_environment  # noqa: E402
 from redaction import assert_none, declare  # noqa: E402
 from s3_servers import upload_in_parts  # noqa: E402
 
@@ -263,3 +264,22 @@ def check_requests(scenario, requests):
 def test_every_case_of_the_list_is_there():
     cases = {case for path in SCENARIOS for case in fault_server.load(path).get("cases", [])}
     assert cases >= {"O01", "O04", "O08", "O10", "O11", "O12", "O13", "O14", "L06", "L08", "M03"}
+
+
+def test_a_server_that_never_answers_is_given_up_in_time(tmp_path):
+    """It takes connections and says nothing: two attempts of the stall timeout, or the operation's."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        env = clean_environment({
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "AKIDTEST", "AWS_SECRET_ACCESS_KEY": SECRET, "no_proxy": "127.0.0.1",
+            "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent"})
+        for timeouts, seconds, said in (
+                ({"LAKE_S3_STALL_TIMEOUT_MS": "1000"}, (2, 20), "no answer in time (LAKE_S3_STALL_"),
+                ({"LAKE_S3_OPERATION_TIMEOUT_MS": "1500"}, (1.5, 20), "took longer than 1500 ms"),
+                ({"LAKE_S3_STALL_TIMEOUT_MS": "soon"}, (0, 20), "whole number from 1000 to 3600000")):
+            began = time.monotonic()
+            done = subprocess.run([str(LAKE), "lance", "stat", "s3://bucket/x.lance"],
+                                  env={**env, **timeouts}, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1 and said in done.stderr, done.stderr
+            assert seconds[0] <= time.monotonic() - began < seconds[1], timeouts
+            assert_none([SECRET], done.stdout, done.stderr)

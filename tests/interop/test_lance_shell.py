@@ -369,8 +369,8 @@ def test_what_is_written_pylance_reads(tmp_path, storage, profile):
     assert made.version == 3 and made.data_storage_version == storage
     same(made.to_table(), other)
     same(lance.dataset(path, version=1).to_table(), table.unify_dictionaries())
-    assert run("lance", "write", path, source, "--mode", "replace", check=False).returncode == 1
-    assert run("lance", "write", path, source, "--profile", "tiny", check=False).returncode == 1
+    assert run("lance", "write", path, source, "--mode", "replace", check=False).returncode == 2
+    assert run("lance", "write", path, source, "--profile", "tiny", check=False).returncode == 2
 
 
 # ---- tables by name --------------------------------------------------------------------------------
