@@ -54,6 +54,36 @@ lake_status Fail(struct lake_error *err, const ErrorData &error)
 namespace
 {
 
+const char *const AT_MESSAGE =
+    "a table's version is named by AT (VERSION => n) with a number from 1, and by nothing else: the "
+    "table's history says when each version was made, its tags which one they name";
+
+/* Whether there is an "AT (word =>" of which the engine's parser knows nothing. */
+bool AsksForAnotherAt(const string &sql)
+{
+    auto lower = StringUtil::Lower(sql);
+    auto skip = [&](idx_t at) {
+        return MinValue(lower.find_first_not_of(" \t\r\n", at), lower.size());
+    };
+    for (auto at = lower.find(" at"); at != string::npos; at = lower.find(" at", at + 1)) {
+        auto open = skip(at + 3);
+        if (open == lower.size() || lower[open] != '(') {
+            continue;
+        }
+        auto word = skip(open + 1);
+        auto end = word;
+        while (end < lower.size() && StringUtil::CharacterIsAlpha(lower[end])) {
+            end++;
+        }
+        auto name = lower.substr(word, end - word);
+        if (!name.empty() && name != "version" && name != "timestamp" &&
+            lower.compare(skip(end), 2, "=>") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /*
  * Walks a statement's tree. Base tables that are not CTE names become references; function names go
  * through the lists of functions.c. CTE names follow the binder: a CTE sees those before it and not
@@ -254,14 +284,14 @@ class ReferenceWalk
             return 0;
         }
         Value version;
+        string why;
         auto &expr = ref.at_clause->ExpressionMutable();
         if (!SameName(ref.at_clause->Unit(), "version") ||
             expr->GetExpressionClass() != ExpressionClass::CONSTANT ||
             !expr->Cast<ConstantExpression>().value.DefaultTryCastAs(LogicalType::UBIGINT, version,
-                                                                     nullptr) ||
+                                                                     &why) ||
             version.IsNull() || version.GetValue<uint64_t>() == 0) {
-            throw Refusal{LAKE_INVALID_ARGUMENT,
-                          "a table's version is named by AT (VERSION => n) with a number from 1"};
+            throw Refusal{LAKE_INVALID_ARGUMENT, AT_MESSAGE};
         }
         return version.GetValue<uint64_t>();
     }
@@ -386,6 +416,9 @@ unique_ptr<sql_bridge_statement> Parse(const string &sql, idx_t max_references)
     } catch (const std::exception &ex) {
         ErrorData error(ex);
         if (error.Type() == ExceptionType::PARSER || error.Type() == ExceptionType::SYNTAX) {
+            if (AsksForAnotherAt(sql)) {
+                throw Refusal{LAKE_INVALID_ARGUMENT, AT_MESSAGE};
+            }
             error.AddErrorLocation(sql);
         }
         throw Refusal{StatusOf(error.Type()), error.Message()};
