@@ -55,8 +55,8 @@ namespace
 {
 
 const char *const AT_MESSAGE =
-    "a table's version is named by AT (VERSION => n) with a number from 1, and by nothing else: the "
-    "table's history says when each version was made, its tags which one they name";
+    "a table's version is named by AT (VERSION => n) with a number from 1, and by nothing else: "
+    "the table's history says when each version was made, its tags which one they name";
 
 /* Whether there is an "AT (word =>" of which the engine's parser knows nothing. */
 bool AsksForAnotherAt(const string &sql)

@@ -301,6 +301,15 @@ static void what_is_not_supported_says_so(void **state)
                      LAKE_INVALID_ARGUMENT);
     assert_int_equal(refuse("SELECT * FROM t AT (VERSION => 0)", &err), LAKE_INVALID_ARGUMENT);
     assert_int_equal(refuse("SELECT * FROM t AT (VERSION => -1)", &err), LAKE_INVALID_ARGUMENT);
+    static const char *const others[] = {
+        "SELECT * FROM t AT (VERSION => 'x')", "SELECT * FROM t AT (TIMESTAMP => now())",
+        "SELECT * FROM t AT (TAG => 'x')", "SELECT * FROM t at\n( branch =>'x')"};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(others); i++) {
+        assert_int_equal(refuse(others[i], &err), LAKE_INVALID_ARGUMENT);
+        assert_non_null(strstr(err.message, "AT (VERSION => n)"));
+    }
+    assert_int_equal(refuse("SELECT 'at (tag => 1' FROM WHERE", &err), LAKE_INVALID_ARGUMENT);
+    assert_null(strstr(err.message, "AT (VERSION => n)"));
     assert_int_equal(refuse("SELECT * FROM t AT (VERSION => (SELECT 1))", &err),
                      LAKE_INVALID_ARGUMENT);
 }
