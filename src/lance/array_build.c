@@ -129,9 +129,16 @@ static lake_status build_fsl_items(struct lance_leaf_values *values, uint32_t de
     return LAKE_OK;
 }
 
-static lake_status build_dictionary(struct lance_leaf_values *dictionary, struct ArrowArray *out,
-                                    struct lake_error *err)
+/* Under a null the key is 0, where nothing need be looked up; but a struct's null leaves its
+ * members valid, so that even then there is an item. */
+static lake_status build_dictionary(struct lance_leaf_values *dictionary, uint64_t keys,
+                                    struct ArrowArray *out, struct lake_error *err)
 {
+    lake_status status = dictionary->count == 0 && keys > 0
+                             ? lance_leaf_values_append_zeros(dictionary, 1, err)
+                             : LAKE_OK;
+    if (status != LAKE_OK)
+        return status;
     struct lance_layer_out all_valid = {.length = dictionary->count};
     return lance_array_of_leaf(dictionary, &all_valid, NULL, out, err);
 }
@@ -169,7 +176,7 @@ static lake_status fill_leaf(struct lance_leaf_values *values, uint64_t length,
         return build_members(values, out, err);
     case LANCE_LEAF_DICTIONARY:
         lance_array_set_buffer(out, 1, &values->fixed);
-        return build_dictionary(dictionary, out->dictionary, err);
+        return build_dictionary(dictionary, length, out->dictionary, err);
     case LANCE_LEAF_FIXED:
         lance_array_set_buffer(out, 1,
                                type->item_bits == 1 ? &values->booleans.bytes : &values->fixed);

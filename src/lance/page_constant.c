@@ -182,6 +182,20 @@ static lake_status append_null_levels(struct lance_leaf_reader *reader, uint64_t
     return status;
 }
 
+/* A page without a value has nulls only. */
+static lake_status check_nulls(const struct lance_leaf_reader *reader, uint64_t from, uint64_t to,
+                               struct lake_error *err)
+{
+    bool nulls = reader->page_def != NULL || reader->page_rep == NULL;
+    if (reader->type.kind == LANCE_LEAF_NULL)
+        return LAKE_OK;
+    for (uint64_t i = from; reader->page_def != NULL && nulls && i < to; i++)
+        nulls = reader->page_def[i] != 0;
+    return nulls || from == to
+               ? LAKE_OK
+               : lake_fail(err, LAKE_DATA_LOSS, "a page of nulls has rows that are not null");
+}
+
 static lake_status append_constant(struct lance_leaf_reader *reader, uint64_t count,
                                    struct lake_error *err)
 {
@@ -217,7 +231,9 @@ static lake_status constant_read(struct lance_leaf_reader *reader, uint64_t row,
         to = reader->row_entries[row + count];
     }
     size_t bytes = (size_t)(to - from) * sizeof(uint16_t);
-    if (reader->page_rep != NULL)
+    if (reader->cache.count == 0)
+        status = check_nulls(reader, from, to, err);
+    if (status == LAKE_OK && reader->page_rep != NULL)
         status = base_buffer_append(&reader->rep, reader->page_rep + from, bytes, err);
     if (status == LAKE_OK && reader->page_def != NULL)
         status = base_buffer_append(&reader->def, reader->page_def + from, bytes, err);

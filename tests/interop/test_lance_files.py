@@ -349,3 +349,16 @@ def test_pages_of_telemetry_are_read_by_pylance_at_any_row(tmp_path, storage):
     where = sorted(random.Random(3).sample(range(rows), 300))
     assert_same(dataset.take(where), table.take(where))
     assert_same(lake_read(tmp_path / "lake"), table)
+
+
+@pytest.mark.parametrize("storage", VERSIONS)
+def test_null_structs_have_dictionary_members_without_items(tmp_path, storage):
+    words = pa.dictionary(pa.int32(), pa.string())
+    structs = pa.array([None] * 5, pa.struct([("word", words), ("n", pa.int64())]))
+    path = tmp_path / "table"
+    lance.write_dataset(pa.table({"s": structs, "k": range(5)}), path,
+                        data_storage_version=storage)
+    got = lake_read(path)
+    got.validate(full=True)
+    assert got.schema.field("s").type == structs.type
+    assert got.to_pylist() == [{"s": None, "k": k} for k in range(5)]
