@@ -199,7 +199,10 @@ class Result:
 
     def table(self) -> Any:
         """All rows as a `pyarrow.Table`. Needs pyarrow."""
-        return self.reader().read_all()
+        import pyarrow
+        reader = self.reader()
+        # Not read_all(), which would not hear of Ctrl-C before the last row.
+        return pyarrow.Table.from_batches(list(reader), reader.schema)
 
     def files(self, column: int | str = 0) -> Iterator[File | None]:
         """The FILE values of one column, row by row, None for nulls. Needs no Arrow library."""

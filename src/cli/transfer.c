@@ -2,6 +2,7 @@
 #include "cli_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_VALUES 10000
 
@@ -429,6 +431,55 @@ static lake_status print_fetched(const char *path, const struct lake_data_locati
     return status;
 }
 
+static lake_status hash_file(int fd, char hex[BASE_SHA256_HEX_BYTES], struct lake_error *err)
+{
+    static char block[1 << 20];
+    uint8_t digest[BASE_SHA256_BYTES];
+    struct base_sha256 *hash = NULL;
+    lake_status status = base_sha256_new(&hash, err);
+    for (ssize_t got = 1; status == LAKE_OK && got != 0;) {
+        got = read(fd, block, sizeof(block));
+        if (cli_interrupt_seen())
+            status = lake_fail(err, LAKE_CANCELLED, "the comparison of a file was cancelled");
+        else if (got < 0 && errno != EINTR)
+            status = base_fail_errno(err, errno, "a file cannot be read");
+        else if (got > 0)
+            status = base_sha256_update(hash, block, (size_t)got, err);
+    }
+    if (status == LAKE_OK)
+        status = base_sha256_final(hash, digest, err);
+    if (status == LAKE_OK)
+        base_hex_encode((struct lake_bytes){digest, sizeof(digest)}, hex);
+    base_sha256_free(hash);
+    return status;
+}
+
+/* In a directory names come from the data. What is there is left alone: it is this object already,
+ * or something that nobody has asked to replace. */
+static lake_status look_for(const char *path, const struct lake_data_location *location,
+                            bool *there, struct lake_error *err)
+{
+    struct stat info;
+    char hex[BASE_SHA256_HEX_BYTES] = "";
+    lake_status status = LAKE_OK;
+    *there = lstat(path, &info) == 0;
+    if (!*there)
+        return LAKE_OK;
+    if (S_ISREG(info.st_mode) && info.st_size == location->size_bytes) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        status =
+            fd < 0 ? base_fail_errno(err, errno, "cannot open %s", path) : hash_file(fd, hex, err);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    if (status == LAKE_OK && strcmp(hex, location->sha256_hex) != 0)
+        status = lake_fail(err, LAKE_ALREADY_EXISTS,
+                           "%s is there and is not this object: it is not replaced; take another "
+                           "directory, or get that object into a file with a name of its own",
+                           path);
+    return status;
+}
+
 /* In a directory an object is named by the last part of its URI. */
 static lake_status fetch_one(struct get *get, const struct lake_data_location *location,
                              struct lake_error *err)
@@ -450,10 +501,13 @@ static lake_status fetch_one(struct get *get, const struct lake_data_location *l
                                  : snprintf(path, sizeof(path), "%s", get->output);
     if (size < 0 || (size_t)size >= sizeof(path))
         return base_fail_errno(err, ENAMETOOLONG, "cannot write %s", get->output);
+    bool there = false;
     cli_interrupt_watch();
     cli_progress_init(&progress, path);
-    lake_status status = (get->via_query ? lake_download_via_query : lake_download)(
-        get->client, location, path, cli_progress_update, &progress, err);
+    lake_status status = get->to_directory ? look_for(path, location, &there, err) : LAKE_OK;
+    if (status == LAKE_OK && !there)
+        status = (get->via_query ? lake_download_via_query : lake_download)(
+            get->client, location, path, cli_progress_update, &progress, err);
     cli_progress_end(&progress);
     if (status == LAKE_OK && get->options->json)
         print_location(get->options, location);
@@ -638,7 +692,8 @@ const struct cli_command cli_get = {
     "\n"
     "Reads the objects of the FILE columns that the statement selects. A file appears under its\n"
     "name only when its size and SHA-256 are right. With a directory, or a name that ends in /,\n"
-    "every object has a file of its own there. A get that was interrupted leaves what arrived in\n"
+    "every object has a file of its own there, named as the object is; one that is there already\n"
+    "is not fetched again, and another file of its name not replaced. A get that was interrupted leaves what arrived in\n"
     "FILE.part-<digits>, and the same get goes on with it.\n"
     "\n"
     "--via-query is for whoever has no credentials of the object storage: Query signs a URL for\n"

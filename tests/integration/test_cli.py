@@ -3,6 +3,7 @@
 import csv
 import decimal
 import fcntl
+import hashlib
 import io
 import json
 import os
@@ -692,6 +693,39 @@ def test_objects_go_into_a_directory_that_is_made(server, tmp_path):
     assert done.stdout == "object 1"
     done = server.run("get", "SELECT a FROM objects.t WHERE id = 77", "-o", tmp_path / "none", check=False)
     assert done.returncode == 1 and "no objects" in done.stderr
+
+
+def test_objects_of_one_name_do_not_replace_each_other(server, tmp_path):
+    """Names in a directory come from the rows, which others may have written."""
+    server.run("table", "create", "objects.same", "--column", "id:int64", "--column", "a:FILE")
+    rows = []
+    for i, text in enumerate((b"one", b"two", b"one")):
+        (tmp_path / "v").write_bytes(text)
+        uri = json.loads(server.run("put", tmp_path / "v", "--json").stdout)["uri"]
+        stored = uri.removeprefix("file://")
+        directory = os.path.dirname(os.path.dirname(stored)) + f"/{i}"
+        os.makedirs(directory)
+        os.rename(stored, directory + "/.profile")
+        rows.append({"id": i, "a": {
+            "uri": "file://" + directory + "/.profile", "media_type": "text/plain", "size_bytes": 3,
+            "sha256": hashlib.sha256(text).hexdigest()}})
+    path = server.data_dir / "tables" / "objects" / "same.lance"
+    lance.write_dataset(pa.Table.from_pylist(rows, lance.dataset(str(path)).schema), str(path),
+                        mode="append")
+    home = tmp_path / "home"
+    home.mkdir()
+    for first in (0, 2):  # the same bytes by another name are the same
+        server.run("get", f"SELECT a FROM objects.same WHERE id = {first}", "-o", home)
+        assert (home / ".profile").read_bytes() == b"one"
+    for text in (b"one", b"my own", b"mine"):
+        (home / ".profile").write_bytes(text)
+        done = server.run("get", "SELECT a FROM objects.same WHERE id = 1", "-o", home, check=False)
+        assert done.returncode == 1 and "not replaced" in done.stderr, done.stderr
+        assert (home / ".profile").read_bytes() == text and os.listdir(home) == [".profile"]
+    done = server.run("get", "SELECT a FROM objects.same ORDER BY id", "-o", f"{tmp_path}/new/",
+                      check=False)
+    assert done.returncode == 1 and "not replaced" in done.stderr
+    assert (tmp_path / "new" / ".profile").read_bytes() == b"one"
 
 
 # ---- terminals ----------------------------------------------------------------------------------------------
