@@ -91,7 +91,8 @@ const struct ArrowArray *arrow_batch_array(const struct arrow_batch *batch);
 lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t length,
                               struct ArrowArray *out, struct lake_error *err);
 /* Full validation of an array from outside against its schema: lengths, offsets monotonic and in
- * range, dictionary indices in range, UTF-8 valid. INVALID_ARGUMENT names the column. */
+ * range, dictionary indices in range, UTF-8 valid, decimals of their precision, times within a day.
+ * INVALID_ARGUMENT names the column. */
 lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
                                  struct lake_error *err);
 

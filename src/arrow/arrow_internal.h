@@ -54,7 +54,7 @@ lake_status arrow_clone_with_batch(const struct ArrowArray *array, struct arrow_
 /* Number of cleared bits among [offset, offset + length); 0 for NULL. */
 int64_t arrow_count_nulls(const uint8_t *validity, int64_t offset, int64_t length);
 
-/* Checks of arrow_array_validate without UTF-8, as the decoder needs them. */
+/* Checks of arrow_array_validate but for what values mean, as the decoder needs them. */
 lake_status arrow_validate_structure(const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, struct lake_error *err);
 

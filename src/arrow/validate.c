@@ -4,7 +4,7 @@
 
 /* What stays the same during one validation. */
 struct validation {
-    bool utf8;
+    bool values; /* also what the bytes mean: UTF-8, digits of a decimal, times of a day */
     struct lake_error *err;
 };
 
@@ -132,7 +132,7 @@ static lake_status check_bytes(struct validation *v, const struct ArrowSchema *f
     if (last > first && array->buffers[2] == NULL) {
         return bad(v, field, "its data buffer is missing", 0);
     }
-    return layout->utf8 && v->utf8 ? check_utf8(v, field, layout, array, first, last) : LAKE_OK;
+    return layout->utf8 && v->values ? check_utf8(v, field, layout, array, first, last) : LAKE_OK;
 }
 
 static lake_status check_views(struct validation *v, const struct ArrowSchema *field,
@@ -164,7 +164,7 @@ static lake_status check_views(struct validation *v, const struct ArrowSchema *f
         if (size < 0) {
             return bad(v, field, "a view has a negative size", i);
         }
-        if (v->utf8 && layout->utf8 && !base_utf8_valid((struct lake_str){data, (size_t)size})) {
+        if (v->values && layout->utf8 && !base_utf8_valid((struct lake_str){data, (size_t)size})) {
             return bad(v, field, "its text is not UTF-8", i);
         }
     }
@@ -304,6 +304,70 @@ static lake_status check_run_ends(struct validation *v, const struct ArrowSchema
     return LAKE_OK;
 }
 
+__extension__ typedef unsigned __int128 u128;
+
+/* Whoever reads a decimal by its precision may take no more of it than that has digits. */
+static lake_status check_decimals(struct validation *v, const struct ArrowSchema *field,
+                                  const struct arrow_type_layout *layout,
+                                  const struct ArrowArray *array, int32_t precision)
+{
+    const uint8_t *data = array->buffers[1];
+    u128 limit = 1;
+    for (int32_t i = 0; i < BASE_MIN(precision, 38); i++)
+        limit *= 10;
+    for (int64_t i = 0; i < array->length; i++) {
+        int64_t slot = array->offset + i;
+        u128 value;
+        memcpy(&value, data + (size_t)slot * sizeof(value), sizeof(value));
+        u128 size = value >> 127 != 0 ? -value : value;
+        if (size >= limit && is_valid(array, layout, slot)) {
+            return bad(v, field, "a decimal has more digits than its precision", i);
+        }
+    }
+    return LAKE_OK;
+}
+
+/* Up to 24:00, which SQL has. */
+static lake_status check_times(struct validation *v, const struct ArrowSchema *field,
+                               const struct arrow_type_layout *layout,
+                               const struct ArrowArray *array, enum ArrowTimeUnit unit)
+{
+    static const int64_t units_a_second[] = {
+        [NANOARROW_TIME_UNIT_SECOND] = 1,
+        [NANOARROW_TIME_UNIT_MILLI] = 1000,
+        [NANOARROW_TIME_UNIT_MICRO] = 1000000,
+        [NANOARROW_TIME_UNIT_NANO] = 1000000000,
+    };
+    bool narrow = layout->bit_width == 32;
+    for (int64_t i = 0; i < array->length; i++) {
+        int64_t slot = array->offset + i;
+        int64_t time = narrow ? ((const int32_t *)array->buffers[1])[slot]
+                              : ((const int64_t *)array->buffers[1])[slot];
+        if ((time < 0 || time > 86400 * units_a_second[unit]) && is_valid(array, layout, slot)) {
+            return bad(v, field, "a time lies outside the day", i);
+        }
+    }
+    return LAKE_OK;
+}
+
+static lake_status check_values(struct validation *v, const struct ArrowSchema *field,
+                                const struct arrow_type_layout *layout,
+                                const struct ArrowArray *array)
+{
+    struct ArrowSchemaView view;
+    if (!v->values || array->length == 0 || ArrowSchemaViewInit(&view, field, NULL) != NANOARROW_OK)
+        return LAKE_OK;
+    switch (view.type) {
+    case NANOARROW_TYPE_DECIMAL128:
+        return check_decimals(v, field, layout, array, view.decimal_precision);
+    case NANOARROW_TYPE_TIME32:
+    case NANOARROW_TYPE_TIME64:
+        return check_times(v, field, layout, array, view.time_unit);
+    default:
+        return LAKE_OK;
+    }
+}
+
 static lake_status check_array(struct validation *v, const struct ArrowSchema *field,
                                const struct ArrowArray *array, uint32_t depth);
 
@@ -333,7 +397,7 @@ static lake_status check_layout(struct validation *v, const struct ArrowSchema *
         return LAKE_OK;
     case ARROW_LAYOUT_FIXED:
         if (field->dictionary == NULL) {
-            return LAKE_OK;
+            return check_values(v, field, layout, array);
         }
         status = check_array(v, field->dictionary, array->dictionary, depth + 1);
         return status == LAKE_OK ? check_indices(v, field, layout, array) : status;
@@ -395,7 +459,7 @@ static lake_status check_array(struct validation *v, const struct ArrowSchema *f
 lake_status arrow_validate_structure(const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, struct lake_error *err)
 {
-    struct validation v = {.utf8 = false, .err = err};
+    struct validation v = {.values = false, .err = err};
     return check_array(&v, schema, array, 0);
 }
 
@@ -426,7 +490,7 @@ static lake_status check_required(const struct ArrowSchema *schema, const struct
 lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
                                  struct lake_error *err)
 {
-    struct validation v = {.utf8 = true, .err = err};
+    struct validation v = {.values = true, .err = err};
     lake_status status = check_array(&v, schema, array, 0);
     return status == LAKE_OK ? check_required(schema, array, err) : status;
 }

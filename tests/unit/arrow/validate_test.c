@@ -73,6 +73,48 @@ static void text_must_be_utf8_where_it_is_not_null(void **state)
     ArrowSchemaRelease(&column.schema);
 }
 
+static void decimals_have_no_more_digits_than_their_precision(void **state)
+{
+    (void)state;
+    struct column column;
+    int64_t values[][2] = {{99, 0}, {-99, -1}, {0, 0}}; /* the lower half first */
+    const uint8_t last_null = 0x03;
+    init_column(&column, "decimal(2,0)", 3, 2);
+    column.buffers[1] = values;
+    assert_int_equal(validate(&column), LAKE_OK);
+    static const int64_t wrong[][2] = {{100, 0}, {-100, -1}, {0, 1}, {0, INT64_MIN}, {99, -1}};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(wrong); i++) {
+        memcpy(values[2], wrong[i], sizeof(wrong[i]));
+        assert_int_equal(validate(&column), LAKE_INVALID_ARGUMENT);
+    }
+    column.buffers[0] = &last_null;
+    column.child.null_count = 1;
+    assert_int_equal(validate(&column), LAKE_OK);
+    ArrowSchemaRelease(&column.schema);
+}
+
+static void times_lie_within_a_day(void **state)
+{
+    (void)state;
+    struct column column;
+    int32_t seconds[] = {0, 86400};
+    init_column(&column, "time32[s]", 2, 2);
+    column.buffers[1] = seconds;
+    assert_int_equal(validate(&column), LAKE_OK);
+    for (int i = 0; i < 2; i++) {
+        seconds[1] = i == 0 ? -1 : 86401;
+        assert_int_equal(validate(&column), LAKE_INVALID_ARGUMENT);
+    }
+    ArrowSchemaRelease(&column.schema);
+    int64_t nanoseconds[] = {86400000000000, 86399999999999};
+    init_column(&column, "time64[ns]", 2, 2);
+    column.buffers[1] = nanoseconds;
+    assert_int_equal(validate(&column), LAKE_OK);
+    nanoseconds[0]++;
+    assert_int_equal(validate(&column), LAKE_INVALID_ARGUMENT);
+    ArrowSchemaRelease(&column.schema);
+}
+
 static void offsets_must_not_go_backwards(void **state)
 {
     (void)state;
@@ -226,6 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_must_be_utf8_where_it_is_not_null),
+        cmocka_unit_test(decimals_have_no_more_digits_than_their_precision),
+        cmocka_unit_test(times_lie_within_a_day),
         cmocka_unit_test(offsets_must_not_go_backwards),
         cmocka_unit_test(indices_must_lie_in_the_dictionary),
         cmocka_unit_test(a_column_that_is_not_null_has_no_null),
