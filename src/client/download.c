@@ -109,11 +109,18 @@ static lake_status sync_directory(const char *path, struct lake_error *err)
 
 /* ---- the partial file ---- */
 
-/* Creates or opens it, for this process alone. */
-static lake_status open_partial(struct download *download, struct lake_error *err)
+/* Whether the name still is of the file that is open. */
+static bool is_named(const struct download *download)
 {
     struct stat opened;
     struct stat named;
+    return fstat(download->descriptor, &opened) == 0 && lstat(download->partial, &named) == 0 &&
+           named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+}
+
+/* Creates or opens it, for this process alone. */
+static lake_status open_partial(struct download *download, struct lake_error *err)
+{
     do { /* once more when its last owner has just given it its final name */
         if (download->descriptor >= 0)
             close(download->descriptor);
@@ -125,10 +132,7 @@ static lake_status open_partial(struct download *download, struct lake_error *er
             return lake_fail(err, LAKE_FAILED_PRECONDITION,
                              "%s is being fetched by another process, into %s", download->path,
                              download->partial);
-        if (fstat(download->descriptor, &opened) != 0)
-            return base_fail_errno(err, errno, "cannot look at %s", download->partial);
-    } while (lstat(download->partial, &named) != 0 || named.st_ino != opened.st_ino ||
-             named.st_dev != opened.st_dev);
+    } while (!is_named(download));
     return LAKE_OK;
 }
 
@@ -242,6 +246,9 @@ static lake_status publish(const struct download *download, struct lake_error *e
 {
     if (fsync(download->descriptor) != 0)
         return base_fail_errno(err, errno, "cannot sync %s", download->partial);
+    if (!is_named(download)) /* what has its name now was never verified */
+        return lake_fail(err, LAKE_ABORTED, "%s was removed or replaced while it was written",
+                         download->partial);
     if (rename(download->partial, download->path) != 0)
         return base_fail_errno(err, errno, "cannot rename %s to %s", download->partial,
                                download->path);
@@ -274,7 +281,8 @@ static lake_status run(struct download *download, struct lake_error *err)
     }
     if (status == LAKE_OK)
         status = publish(download, err);
-    if (status != LAKE_OK && (!may_go_on(status) || download->done_bytes == 0))
+    if (status != LAKE_OK && (!may_go_on(status) || download->done_bytes == 0) &&
+        is_named(download))
         (void)unlink(download->partial);
     return status;
 }

@@ -22,8 +22,11 @@ void upload_checkpoint_free(struct upload_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
+    if (checkpoint->locked && !checkpoint->loaded)
+        (void)unlink(checkpoint->lock_path);
     if (checkpoint->lock >= 0)
         (void)close(checkpoint->lock);
+    base_free(checkpoint->lock_path);
     base_free(checkpoint->path);
     base_free(checkpoint->stage_uri);
     base_free(checkpoint->source);
@@ -222,24 +225,36 @@ static lake_status name_file(struct upload_checkpoint *checkpoint, const char *d
     return checkpoint->path == NULL ? base_fail_no_memory(err, 0) : LAKE_OK;
 }
 
-/* The lock's file stays: removing it would let two processes lock two files of one name. */
+static bool is_named(int fd, const char *path)
+{
+    struct stat locked;
+    struct stat named;
+    return fstat(fd, &locked) == 0 && lstat(path, &named) == 0 && locked.st_ino == named.st_ino &&
+           locked.st_dev == named.st_dev;
+}
+
+/* The lock's file goes with the checkpoint: one that was locked counts while it has its name. */
 static lake_status lock_file(struct upload_checkpoint *checkpoint, struct lake_error *err)
 {
-    char *path = base_format("%s.lock", checkpoint->path);
+    checkpoint->lock_path = base_format("%s.lock", checkpoint->path);
+    const char *path = checkpoint->lock_path;
     if (path == NULL)
         return base_fail_no_memory(err, 0);
-    lake_status status = LAKE_OK;
-    checkpoint->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (checkpoint->lock < 0)
-        status = base_fail_errno(err, errno, "%s cannot be opened", path);
-    else if (flock(checkpoint->lock, LOCK_EX | LOCK_NB) != 0)
-        status = errno == EWOULDBLOCK
-                     ? lake_fail(err, LAKE_FAILED_PRECONDITION,
-                                 "%s is being uploaded by another process, or another thread",
-                                 checkpoint->source)
-                     : base_fail_errno(err, errno, "%s cannot be locked", path);
-    base_free(path);
-    return status;
+    do {
+        if (checkpoint->lock >= 0)
+            (void)close(checkpoint->lock);
+        checkpoint->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (checkpoint->lock < 0)
+            return base_fail_errno(err, errno, "%s cannot be opened", path);
+        if (flock(checkpoint->lock, LOCK_EX | LOCK_NB) != 0)
+            return errno == EWOULDBLOCK
+                       ? lake_fail(err, LAKE_FAILED_PRECONDITION,
+                                   "%s is being uploaded by another process, or another thread",
+                                   checkpoint->source)
+                       : base_fail_errno(err, errno, "%s cannot be locked", path);
+    } while (!is_named(checkpoint->lock, path));
+    checkpoint->locked = true;
+    return LAKE_OK;
 }
 
 /* Where `source` is, or was: a file that has gone is named by its directory. */

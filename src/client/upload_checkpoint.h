@@ -13,7 +13,9 @@
 
 struct upload_checkpoint {
     char *path;      /* of the file */
-    int lock;        /* descriptor of the lock beside it */
+    char *lock_path; /* of the lock beside it, which goes when there is no checkpoint */
+    int lock;        /* its descriptor */
+    bool locked;
     char *stage_uri; /* what the upload is bound to */
     char *source;    /* absolute, as text */
     struct stat info;

@@ -1044,6 +1044,24 @@ def test_no_object_is_no_empty_one(server, stored, arguments):
     assert (done.returncode, done.stdout) == (1, "") and "no objects" in done.stderr
 
 
+def test_a_get_publishes_what_it_wrote(server, stored, tmp_path):
+    select, data, _ = stored
+    process = subprocess.Popen(
+        [LAKE, "get", select, "-o", tmp_path / "copy", "--addr", server.address],
+        stderr=subprocess.PIPE, text=True,
+        env=clean_environment({"LAKE_FAULT": "client.download.block:2:stop-3000"}))
+    deadline = time.monotonic() + 60
+    while not [path for path in tmp_path.glob("*.part-*") if path.stat().st_size == 2 << 20]:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    [partial] = tmp_path.glob("*.part-*")
+    partial.unlink()
+    partial.write_text("of somebody else")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1 and "replaced while it was written" in stderr
+    assert not (tmp_path / "copy").exists() and partial.read_text() == "of somebody else"
+
+
 @pytest.mark.parametrize("text, start, end", [
     ("0:1", 0, 1), ("1048570:1048580", 1048570, 1048580), ("5000000:", 5000000, None),
     ("7:4000000", 7, 4000000), (None, 0, None)])
