@@ -247,6 +247,12 @@ static lake_status publish(const struct meta_commit *commit, struct lance_datase
 
 /* ---- with the gate, before and after ---- */
 
+static lake_status dropped_meanwhile(const struct meta_name *name, struct lake_error *err)
+{
+    return lake_fail(err, LAKE_ABORTED, "table %s.%s was dropped and created again meanwhile",
+                     name->namespace_name, name->table);
+}
+
 static lake_status check_still_there(const struct meta_commit *commit, struct lake_error *err)
 {
     struct meta_registration now;
@@ -254,15 +260,34 @@ static lake_status check_still_there(const struct meta_commit *commit, struct la
     const struct meta_name *name = &commit->registration->name;
     lake_status status = meta_registration_get(commit->authority, name, &now, err);
     if (status == LAKE_OK && strcmp(now.incarnation, commit->registration->incarnation) != 0)
-        status = lake_fail(err, LAKE_ABORTED, "table %s.%s was dropped and created again meanwhile",
-                           name->namespace_name, name->table);
+        status = dropped_meanwhile(name, err);
     meta_registration_fini(&now);
     return status;
 }
 
-/* OK with *newest NULL: the operation was committed before, and `out` says how. */
+/* The gate is held. On success *newest is the caller's, and *done whether the operation was
+ * committed before: then `out` says how. */
+static lake_status look_held(const struct meta_commit *commit, struct lance_dataset **newest,
+                             bool *done, struct meta_append_result *out, struct lake_error *err)
+{
+    struct lance_dataset *dataset = NULL;
+    lake_status status = check_still_there(commit, err);
+    if (status == LAKE_OK)
+        status = meta_commit_open_newest(commit, &dataset, err);
+    if (status != LAKE_OK)
+        return status;
+    status = meta_commit_find(commit, out, err);
+    if (status != LAKE_OK && status != LAKE_NOT_FOUND) {
+        lance_dataset_unref(dataset);
+        return status;
+    }
+    *done = status == LAKE_OK;
+    *newest = dataset;
+    return LAKE_OK;
+}
+
 static lake_status look(const struct meta_commit *commit, const struct meta_wait *wait,
-                        struct lance_dataset **newest, struct meta_append_result *out,
+                        struct lance_dataset **newest, bool *done, struct meta_append_result *out,
                         struct lake_error *err)
 {
     struct meta_claim claim;
@@ -270,16 +295,8 @@ static lake_status look(const struct meta_commit *commit, const struct meta_wait
         meta_table_enter(commit->authority, &commit->registration->name, wait, &claim, err);
     if (status != LAKE_OK)
         return status;
-    status = check_still_there(commit, err);
-    if (status == LAKE_OK)
-        status = meta_commit_open_newest(commit, newest, err);
-    if (status == LAKE_OK)
-        status = meta_commit_find(commit, out, err);
+    status = look_held(commit, newest, done, out, err);
     meta_gate_leave(&commit->authority->gates, &claim);
-    if (status == LAKE_NOT_FOUND)
-        return LAKE_OK;
-    lance_dataset_unref(*newest);
-    *newest = NULL;
     return status;
 }
 
@@ -313,16 +330,13 @@ static lake_status record_nothing(const struct meta_commit *commit, const struct
 {
     struct meta_claim claim;
     struct lance_dataset *newest = NULL;
+    bool done = false;
     lake_status status =
         meta_table_enter(commit->authority, &commit->registration->name, wait, &claim, err);
     if (status != LAKE_OK)
         return status;
-    status = check_still_there(commit, err);
-    if (status == LAKE_OK)
-        status = meta_commit_open_newest(commit, &newest, err);
-    if (status == LAKE_OK)
-        status = meta_commit_find(commit, out, err);
-    if (status == LAKE_NOT_FOUND) {
+    status = look_held(commit, &newest, &done, out, err);
+    if (status == LAKE_OK && !done) {
         *out = (struct meta_append_result){.version = lance_dataset_version(newest)};
         memcpy(out->incarnation, commit->registration->incarnation, sizeof(out->incarnation));
         status = meta_commit_record(commit, out->version, 0, err);
@@ -358,12 +372,13 @@ static lake_status change(const struct meta_commit *commit, const struct meta_id
     struct lance_dataset *base = NULL;
     struct rows rows = {.count = 0};
     struct references references = {.memory = NULL};
-    struct lance_change done = {0};
+    struct lance_change changed = {0};
+    bool done = false;
     if (request->rows_ipc.len == 0)
         return record_nothing(commit, wait, out, err);
-    lake_status status = look(commit, wait, &newest, out, err);
-    if (status != LAKE_OK || newest == NULL)
-        return status;
+    lake_status status = look(commit, wait, &newest, &done, out, err);
+    if (status != LAKE_OK || done)
+        goto out;
     status = open_base(commit, newest, request->base_version, &base, err);
     if (status == LAKE_OK)
         status = rows_read((struct lake_bytes){request->rows_ipc.data, request->rows_ipc.len},
@@ -371,13 +386,15 @@ static lake_status change(const struct meta_commit *commit, const struct meta_id
     if (status == LAKE_OK)
         status = find_references(commit->authority, identity, base, &rows, &references, err);
     if (status == LAKE_OK)
-        status = publish(commit, base, &rows, &references, &done, err);
+        status = publish(commit, base, &rows, &references, &changed, err);
     if (status == LAKE_OK)
-        status = record(commit, done.version, err);
+        status = record(commit, changed.version, err);
     if (status == LAKE_OK) {
-        *out = (struct meta_append_result){.version = done.version, .row_count = done.row_count};
+        *out =
+            (struct meta_append_result){.version = changed.version, .row_count = changed.row_count};
         memcpy(out->incarnation, commit->registration->incarnation, sizeof(out->incarnation));
     }
+out:
     references_fini(&references);
     rows_fini(&rows);
     lance_dataset_unref(base);
@@ -390,12 +407,9 @@ lake_status meta_rows_change(struct meta_authority *authority, const struct meta
                              struct meta_append_result *out, struct lake_error *err)
 {
     struct meta_name name;
-    struct meta_registration registration;
+    struct meta_table table;
     char operation_id[BASE_UUID_TEXT_BYTES];
-    struct storage_store *store = NULL;
-    lake_status status = meta_name_from_pb(request->name, &name, err);
-    if (status == LAKE_OK)
-        status = meta_identity_require(identity, name.namespace_name, err);
+    lake_status status = meta_identity_name(identity, request->name, &name, err);
     if (status == LAKE_OK)
         status =
             meta_operation_check_id(meta_str_of_pb(request->operation_id), base_clock_unix_ms(),
@@ -403,25 +417,20 @@ lake_status meta_rows_change(struct meta_authority *authority, const struct meta
     if (status == LAKE_OK && request->content_sha256.len != BASE_SHA256_BYTES)
         status = lake_fail(err, LAKE_INVALID_ARGUMENT, "the digest of the change has %zu bytes",
                            request->content_sha256.len);
+    if (status == LAKE_OK)
+        status = meta_table_open(authority, &name, &table, err);
     if (status != LAKE_OK)
         return status;
-    meta_registration_init(&registration);
-    status = meta_registration_get(authority, &name, &registration, err);
-    if (status == LAKE_OK &&
-        !base_str_equal_c(meta_str_of_pb(request->incarnation), registration.incarnation))
-        status = lake_fail(err, LAKE_ABORTED, "table %s.%s was dropped and created again meanwhile",
-                           name.namespace_name, name.table);
-    if (status == LAKE_OK)
-        status = meta_table_store(authority, &name, &store, err);
-    if (status == LAKE_OK) {
-        struct meta_commit commit = {.authority = authority,
-                                     .registration = &registration,
-                                     .operation_id = operation_id,
-                                     .content_sha256 = request->content_sha256.data,
-                                     .store = store};
+    if (!base_str_equal_c(meta_str_of_pb(request->incarnation), table.registration.incarnation)) {
+        status = dropped_meanwhile(&name, err);
+    } else {
+        const struct meta_commit commit = {.authority = authority,
+                                           .registration = &table.registration,
+                                           .operation_id = operation_id,
+                                           .content_sha256 = request->content_sha256.data,
+                                           .store = table.store};
         status = change(&commit, identity, wait, request, out, err);
     }
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
+    meta_table_close(&table);
     return status;
 }

@@ -114,21 +114,19 @@ static lake_status version_expires(void *context, uint64_t version, struct lake_
 
 /* ---- clean-up ---- */
 
-static lake_status record_all(struct meta_authority *authority,
-                              const struct meta_registration *registration,
-                              struct storage_store *store, const struct meta_wait *wait,
-                              struct lake_error *err)
+static lake_status record_all(struct meta_authority *authority, const struct meta_table *table,
+                              const struct meta_wait *wait, struct lake_error *err)
 {
-    struct meta_claim table;
+    struct meta_claim claim;
     struct lance_dataset *newest = NULL;
     const struct meta_commit commit = {
-        .authority = authority, .registration = registration, .store = store};
-    lake_status status = meta_table_enter(authority, &registration->name, wait, &table, err);
+        .authority = authority, .registration = &table->registration, .store = table->store};
+    lake_status status = meta_table_enter(authority, &table->registration.name, wait, &claim, err);
     if (status != LAKE_OK)
         return status;
     status = meta_commit_open_newest(&commit, &newest, err);
     lance_dataset_unref(newest);
-    meta_gate_leave(&authority->gates, &table);
+    meta_gate_leave(&authority->gates, &claim);
     return status;
 }
 
@@ -137,30 +135,27 @@ static lake_status cleanup_held(struct meta_authority *authority, const struct m
                                 const struct meta_wait *wait, struct lance_cleanup_options *options,
                                 struct lance_cleanup_stats *out, struct lake_error *err)
 {
-    struct storage_store *store = NULL;
-    struct meta_registration registration;
+    struct meta_table table;
     struct deltas deltas = {.authority = authority};
-    meta_registration_init(&registration);
-    lake_status status = meta_registration_get(authority, name, &registration, err);
-    if (status == LAKE_OK)
-        status = meta_table_store(authority, &registration.name, &store, err);
-    if (status == LAKE_OK)
-        status = record_all(authority, &registration, store, wait, err);
+    lake_status status = meta_table_open(authority, name, &table, err);
+    if (status != LAKE_OK)
+        return status;
+    status = record_all(authority, &table, wait, err);
     if (status == LAKE_OK)
         status = BASE_FAULT("meta.cleanup.before_remove", err);
     if (status == LAKE_OK) {
-        (void)snprintf(deltas.prefix, sizeof(deltas.prefix), "%s/", registration.incarnation);
+        (void)snprintf(deltas.prefix, sizeof(deltas.prefix), "%s/", table.registration.incarnation);
         options->expires = version_expires;
         options->property = META_PROPERTY_OPERATION;
         options->context = &deltas;
-        status = lance_cleanup(store, options, out, err);
+        status = lance_cleanup(table.store, options, out, err);
     }
     for (size_t i = 0; i < deltas.expired_count; i++)
-        lance_cache_forget_version(authority->cache, registration.incarnation, deltas.expired[i]);
+        lance_cache_forget_version(authority->cache, table.registration.incarnation,
+                                   deltas.expired[i]);
     base_free(deltas.expired);
     storage_list_page_fini(&deltas.page);
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
+    meta_table_close(&table);
     return status;
 }
 
@@ -223,9 +218,7 @@ lake_status meta_table_cleanup(struct meta_authority *authority,
     struct lance_cleanup_options options;
     struct lance_cleanup_stats stats;
     char operation_id[BASE_UUID_TEXT_BYTES];
-    lake_status status = meta_name_from_pb(request->name, &name, err);
-    if (status == LAKE_OK)
-        status = meta_identity_require(identity, name.namespace_name, err);
+    lake_status status = meta_identity_name(identity, request->name, &name, err);
     if (status == LAKE_OK)
         status = read_options(authority, request, &options, operation_id, err);
     if (status == LAKE_OK)

@@ -7,61 +7,56 @@
 #define MAX_ENTRIES   256
 #define MAX_LOOKED_AT 4096 /* versions a page: most may have been cleaned up */
 
-struct table {
-    struct meta_registration registration;
-    struct storage_store *store;
+struct opened {
+    struct meta_table table;
     struct lance_dataset *newest;
 };
 
-static void table_fini(struct table *table)
+static void close_table(struct opened *opened)
 {
-    lance_dataset_unref(table->newest);
-    storage_store_unref(table->store);
-    meta_registration_fini(&table->registration);
+    lance_dataset_unref(opened->newest);
+    meta_table_close(&opened->table);
 }
 
-/* `table` is released by the caller in every case. */
-static lake_status table_open(struct meta_authority *authority,
+/* On failure there is nothing to close. */
+static lake_status open_table(struct meta_authority *authority,
                               const struct meta_identity *identity, const LakePb__TableName *asked,
-                              struct table *table, struct lake_error *err)
+                              struct opened *out, struct lake_error *err)
 {
     struct meta_name name;
     uint64_t recorded = 0;
-    *table = (struct table){.store = NULL};
-    meta_registration_init(&table->registration);
-    lake_status status = meta_name_from_pb(asked, &name, err);
+    lake_status status = meta_identity_name(identity, asked, &name, err);
     if (status == LAKE_OK)
-        status = meta_identity_require(identity, name.namespace_name, err);
-    if (status == LAKE_OK)
-        status = meta_registration_get(authority, &name, &table->registration, err);
-    if (status == LAKE_OK)
-        status = meta_table_store(authority, &table->registration.name, &table->store, err);
-    if (status == LAKE_OK)
-        status = meta_dataset_newest(authority, &table->registration, table->store, &recorded,
-                                     &table->newest, err);
+        status = meta_table_open(authority, &name, &out->table, err);
+    if (status != LAKE_OK)
+        return status;
+    status = meta_dataset_newest(authority, &out->table.registration, out->table.store, &recorded,
+                                 &out->newest, err);
+    if (status != LAKE_OK)
+        meta_table_close(&out->table);
     return status;
 }
 
-static lake_status open_version(struct meta_authority *authority, const struct table *table,
+static lake_status open_version(struct meta_authority *authority, const struct opened *opened,
                                 uint64_t version, struct lance_dataset **out,
                                 struct lake_error *err)
 {
-    struct lance_dataset *opened = NULL;
+    const struct meta_registration *registration = &opened->table.registration;
+    struct lance_dataset *dataset = NULL;
     bool there = true; /* others may have removed what is cached here */
     lake_status status = LAKE_NOT_FOUND;
-    if (version > 0 && version <= lance_dataset_version(table->newest))
-        status = lance_dataset_open(table->store, authority->cache, table->registration.incarnation,
-                                    version, &opened, err);
+    if (version > 0 && version <= lance_dataset_version(opened->newest))
+        status = lance_dataset_open(opened->table.store, authority->cache,
+                                    registration->incarnation, version, &dataset, err);
     if (status == LAKE_OK)
-        status = lance_dataset_exists(opened, &there, err);
+        status = lance_dataset_exists(dataset, &there, err);
     if (status == LAKE_NOT_FOUND || !there)
         status = lake_fail(err, LAKE_NOT_FOUND, "table %s.%s has no version %" PRIu64,
-                           table->registration.name.namespace_name, table->registration.name.table,
-                           version);
+                           registration->name.namespace_name, registration->name.table, version);
     if (status == LAKE_OK)
-        *out = opened;
+        *out = dataset;
     else
-        lance_dataset_unref(opened);
+        lance_dataset_unref(dataset);
     return status;
 }
 
@@ -99,15 +94,15 @@ static lake_status add_version(struct page *page, const struct lance_dataset *da
     return status == LAKE_NOT_FOUND ? LAKE_OK : status;
 }
 
-static lake_status fill_page(struct meta_authority *authority, const struct table *table,
+static lake_status fill_page(struct meta_authority *authority, const struct opened *opened,
                              uint64_t below, size_t limit, struct page *page, uint64_t *next_before,
                              struct lake_error *err)
 {
-    uint64_t version = BASE_MIN(below - 1, lance_dataset_version(table->newest));
+    uint64_t version = BASE_MIN(below - 1, lance_dataset_version(opened->newest));
     lake_status status = LAKE_OK;
     for (int i = 0; i < MAX_LOOKED_AT && version > 0 && page->count < limit; i++, version--) {
         struct lance_dataset *dataset = NULL;
-        status = open_version(authority, table, version, &dataset, err);
+        status = open_version(authority, opened, version, &dataset, err);
         if (status == LAKE_NOT_FOUND)
             continue; /* cleaned up */
         if (status == LAKE_OK)
@@ -125,22 +120,24 @@ lake_status meta_table_history(struct meta_authority *authority,
                                const LakePb__HistoryRequest *request, struct base_buffer *out,
                                struct lake_error *err)
 {
-    struct table table;
+    struct opened opened;
     struct page *page = NULL;
     LakePb__HistoryReply reply = LAKE_PB__HISTORY_REPLY__INIT;
     uint64_t below = request->has_before ? request->before : UINT64_MAX;
     size_t limit = request->has_limit ? request->limit : MAX_ENTRIES;
-    lake_status status = table_open(authority, identity, request->name, &table, err);
-    if (status == LAKE_OK && (below == 0 || limit == 0 || limit > MAX_ENTRIES))
-        status = lake_fail(err, LAKE_INVALID_ARGUMENT, "a page has 1 to %d versions", MAX_ENTRIES);
+    if (below == 0 || limit == 0 || limit > MAX_ENTRIES)
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "a page has 1 to %d versions (limit), of those before a version from 1 on",
+                         MAX_ENTRIES);
+    lake_status status = open_table(authority, identity, request->name, &opened, err);
     if (status != LAKE_OK)
-        goto out;
+        return status;
     page = base_calloc_array(1, sizeof(*page));
     if (page == NULL) {
         status = base_fail_no_memory(err, sizeof(*page));
         goto out;
     }
-    status = fill_page(authority, &table, below, limit, page, &reply.next_before, err);
+    status = fill_page(authority, &opened, below, limit, page, &reply.next_before, err);
     if (status == LAKE_OK) {
         reply.has_next_before = reply.next_before > 0;
         reply.n_versions = page->count;
@@ -151,7 +148,7 @@ out:
     for (size_t i = 0; page != NULL && i < page->count; i++)
         base_buffer_fini(&page->ids[i]);
     base_free(page);
-    table_fini(&table);
+    close_table(&opened);
     return status;
 }
 
@@ -221,18 +218,19 @@ lake_status meta_versions_diff(struct meta_authority *authority,
                                const LakePb__DiffRequest *request, struct base_buffer *out,
                                struct lake_error *err)
 {
-    struct table table;
+    struct opened opened;
     struct lance_dataset *from = NULL;
     struct lance_dataset *to = NULL;
-    lake_status status = table_open(authority, identity, request->name, &table, err);
+    lake_status status = open_table(authority, identity, request->name, &opened, err);
+    if (status != LAKE_OK)
+        return status;
+    status = open_version(authority, &opened, request->from, &from, err);
     if (status == LAKE_OK)
-        status = open_version(authority, &table, request->from, &from, err);
-    if (status == LAKE_OK)
-        status = open_version(authority, &table, request->to, &to, err);
+        status = open_version(authority, &opened, request->to, &to, err);
     if (status == LAKE_OK)
         status = pack_diff(from, to, out, err);
     lance_dataset_unref(to);
     lance_dataset_unref(from);
-    table_fini(&table);
+    close_table(&opened);
     return status;
 }

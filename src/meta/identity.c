@@ -5,7 +5,7 @@
 
 #define MAX_NAMESPACES 4096
 
-bool meta_tenant_valid(struct lake_str tenant)
+static bool tenant_valid(struct lake_str tenant)
 {
     if (tenant.size == 0 || tenant.size > META_NAME_MAX_BYTES)
         return false;
@@ -124,7 +124,7 @@ lake_status meta_identity_init(struct meta_identity *out, const struct rpc_princ
         set_text(out->principal_id, sizeof(out->principal_id), acts_for, "principal", err);
     if (status == LAKE_OK)
         status = set_text(out->tenant_id, sizeof(out->tenant_id), stage_of, "tenant", err);
-    if (status == LAKE_OK && !meta_tenant_valid(stage_of))
+    if (status == LAKE_OK && !tenant_valid(stage_of))
         status = lake_fail(err, LAKE_INVALID_ARGUMENT,
                            "the tenant of the identity may hold letters, digits, '-', '_' and '.' "
                            "and starts with a letter or digit");
@@ -188,4 +188,11 @@ lake_status meta_identity_require(const struct meta_identity *identity, const ch
     return lake_fail(err, LAKE_PERMISSION_DENIED,
                      "principal \"%s\" has no grant on namespace \"%s\"", identity->principal_id,
                      namespace_name);
+}
+
+lake_status meta_identity_name(const struct meta_identity *identity, const LakePb__TableName *asked,
+                               struct meta_name *out, struct lake_error *err)
+{
+    lake_status status = meta_name_from_pb(asked, out, err);
+    return status == LAKE_OK ? meta_identity_require(identity, out->namespace_name, err) : status;
 }

@@ -214,9 +214,7 @@ lake_status meta_table_schema(struct meta_authority *authority,
                               struct lake_error *err)
 {
     struct meta_name name;
-    lake_status status = meta_name_from_pb(request, &name, err);
-    if (status == LAKE_OK)
-        status = meta_identity_require(identity, name.namespace_name, err);
+    lake_status status = meta_identity_name(identity, request, &name, err);
     if (status != LAKE_OK)
         return status;
     struct meta_registration registration;

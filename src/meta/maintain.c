@@ -23,9 +23,8 @@ lake_status meta_maintenance_enter(struct meta_authority *authority, const struc
 
 struct compaction {
     struct meta_authority *authority;
-    const struct meta_registration *registration;
+    const struct meta_table *table;
     const struct meta_compaction *how;
-    struct storage_store *store;
 };
 
 struct publication {
@@ -46,8 +45,8 @@ static lake_status before_publish(void *context, uint64_t version, struct lake_e
     if (how->go_on != NULL && !how->go_on(how->context))
         return lake_fail(err, LAKE_CANCELLED, "the compaction was told to stop");
     if (!publication->holds_table)
-        status = meta_table_enter(compaction->authority, &compaction->registration->name, how->wait,
-                                  &publication->claim, err);
+        status = meta_table_enter(compaction->authority, &compaction->table->registration.name,
+                                  how->wait, &publication->claim, err);
     publication->holds_table = publication->holds_table || status == LAKE_OK;
     if (status == LAKE_OK)
         status = meta_delta_before_publish(&publication->delta, version, err);
@@ -58,24 +57,24 @@ static lake_status before_publish(void *context, uint64_t version, struct lake_e
 static lake_status compact_newest(const struct compaction *compaction, struct lance_compaction *out,
                                   struct lake_error *err)
 {
+    const struct meta_registration *registration = &compaction->table->registration;
     struct base_uuid id;
     char operation_id[BASE_UUID_TEXT_BYTES];
     uint64_t recorded = 0;
     struct lance_dataset *base = NULL;
     lake_status status = base_uuid7_new(&id, err);
     if (status == LAKE_OK)
-        status = meta_dataset_newest(compaction->authority, compaction->registration,
-                                     compaction->store, &recorded, &base, err);
+        status = meta_dataset_newest(compaction->authority, registration, compaction->table->store,
+                                     &recorded, &base, err);
     if (status != LAKE_OK)
         return status;
     base_uuid_format(&id, operation_id);
     /* No content: nobody asks for it again by its ID, which is there for the delta's sake. */
     const struct lance_key_value property = {META_PROPERTY_OPERATION, operation_id};
-    struct publication publication = {
-        .compaction = compaction,
-        .delta = {.authority = compaction->authority,
-                  .incarnation = compaction->registration->incarnation,
-                  .operation_id = operation_id}};
+    struct publication publication = {.compaction = compaction,
+                                      .delta = {.authority = compaction->authority,
+                                                .incarnation = registration->incarnation,
+                                                .operation_id = operation_id}};
     struct lance_compact_options options;
     lance_compact_options_init(&options);
     options.tiers = compaction->how->tiers;
@@ -103,13 +102,11 @@ lake_status meta_compact_held(struct meta_authority *authority, const struct met
                               struct lake_error *err)
 {
     const struct meta_wait *wait = how->wait;
-    struct storage_store *store = NULL;
-    struct meta_registration registration;
-    meta_registration_init(&registration);
-    lake_status status = meta_registration_get(authority, name, &registration, err);
-    if (status == LAKE_OK)
-        status = meta_table_store(authority, &registration.name, &store, err);
-    const struct compaction compaction = {authority, &registration, how, store};
+    struct meta_table table;
+    const struct compaction compaction = {authority, &table, how};
+    lake_status status = meta_table_open(authority, name, &table, err);
+    if (status != LAKE_OK)
+        return status;
     for (int attempt = 0; status == LAKE_OK; attempt++) {
         status = compact_newest(&compaction, out, err);
         if (status != LAKE_ABORTED || attempt + 1 == COMPACT_MAX_ATTEMPTS)
@@ -118,8 +115,7 @@ lake_status meta_compact_held(struct meta_authority *authority, const struct met
                      ? lake_fail(err, LAKE_CANCELLED, "the caller went away")
                      : LAKE_OK;
     }
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
+    meta_table_close(&table);
     return status;
 }
 

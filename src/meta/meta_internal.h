@@ -90,9 +90,11 @@ bool meta_identity_may_use(const struct meta_identity *identity, const char *nam
 /* PERMISSION_DENIED naming the namespace. Metadata peers get none. */
 lake_status meta_identity_require(const struct meta_identity *identity, const char *namespace_name,
                                   struct lake_error *err);
+/* The name that a request asks for, of a table in a namespace that the identity may use. */
+lake_status meta_identity_name(const struct meta_identity *identity, const LakePb__TableName *asked,
+                               struct meta_name *out, struct lake_error *err);
 /* True when every table of the registry may be shown, so that listing needs no filter. */
 bool meta_identity_sees_all(const struct meta_identity *identity);
-bool meta_tenant_valid(struct lake_str tenant); /* safe as one component of a path */
 
 /* ---- gate.c ---- */
 
@@ -173,6 +175,14 @@ lake_status meta_registration_parse(struct lake_bytes value, struct meta_registr
 /* NOT_FOUND names the table. `out` was initialised. */
 lake_status meta_registration_get(struct meta_authority *authority, const struct meta_name *name,
                                   struct meta_registration *out, struct lake_error *err);
+struct meta_table { /* as registered */
+    struct meta_registration registration;
+    struct storage_store *store; /* of its dataset */
+};
+/* NOT_FOUND as above. On failure there is nothing to close. */
+lake_status meta_table_open(struct meta_authority *authority, const struct meta_name *name,
+                            struct meta_table *out, struct lake_error *err);
+void meta_table_close(struct meta_table *table);
 struct lake_bytes meta_key(char out[META_KEY_BYTES], const char *family, const char *first,
                            const char *second);
 lake_status meta_generation_get(struct meta_authority *authority, const char *which, uint64_t *out,

@@ -9,49 +9,41 @@
 struct entered {
     struct meta_claim history_claim;
     struct meta_claim table_claim;
-    struct meta_registration registration;
-    struct storage_store *store;
+    struct meta_table table;
 };
 
-static void leave(struct meta_authority *authority, struct entered *table)
+static void leave(struct meta_authority *authority, struct entered *entered)
 {
-    meta_gate_leave(&authority->gates, &table->table_claim);
-    meta_gate_leave(&authority->gates, &table->history_claim);
-    storage_store_unref(table->store);
-    meta_registration_fini(&table->registration);
+    meta_table_close(&entered->table);
+    meta_gate_leave(&authority->gates, &entered->table_claim);
+    meta_gate_leave(&authority->gates, &entered->history_claim);
 }
 
 /* On success the caller leaves; on failure nothing is held. */
 static lake_status enter(struct meta_authority *authority, const struct meta_identity *identity,
                          const struct meta_wait *wait, const LakePb__TableName *asked,
-                         struct entered *table, struct lake_error *err)
+                         struct entered *entered, struct lake_error *err)
 {
     struct meta_name name;
-    lake_status status = meta_name_from_pb(asked, &name, err);
+    lake_status status = meta_identity_name(identity, asked, &name, err);
     if (status == LAKE_OK)
-        status = meta_identity_require(identity, name.namespace_name, err);
-    if (status == LAKE_OK)
-        status = meta_history_enter(authority, &name, wait, &table->history_claim, err);
+        status = meta_history_enter(authority, &name, wait, &entered->history_claim, err);
     if (status != LAKE_OK)
         return status;
-    status = meta_table_enter(authority, &name, wait, &table->table_claim, err);
-    if (status != LAKE_OK) {
-        meta_gate_leave(&authority->gates, &table->history_claim);
-        return status;
+    status = meta_table_enter(authority, &name, wait, &entered->table_claim, err);
+    if (status == LAKE_OK) {
+        status = meta_table_open(authority, &name, &entered->table, err);
+        if (status == LAKE_OK)
+            return LAKE_OK;
+        meta_gate_leave(&authority->gates, &entered->table_claim);
     }
-    table->store = NULL;
-    meta_registration_init(&table->registration);
-    status = meta_registration_get(authority, &name, &table->registration, err);
-    if (status == LAKE_OK)
-        status = meta_table_store(authority, &table->registration.name, &table->store, err);
-    if (status != LAKE_OK)
-        leave(authority, table);
+    meta_gate_leave(&authority->gates, &entered->history_claim);
     return status;
 }
 
 /* After a listing that found nothing: a directory that was moved away by hand has no tags either.
  */
-static lake_status check_there(const struct entered *table, struct lake_error *err)
+static lake_status check_there(const struct meta_table *table, struct lake_error *err)
 {
     uint64_t version;
     lake_status status = lance_latest_version(table->store, 0, &version, NULL, err);
@@ -100,28 +92,28 @@ lake_status meta_tag_create(struct meta_authority *authority, const struct meta_
 {
     char tag[LANCE_REF_NAME_BYTES];
     struct lance_dataset *newest = NULL;
-    struct entered table;
+    struct entered held;
     uint64_t recorded = 0;
     lake_status status = copy_name(request->tag, "tag", tag, err);
     if (status == LAKE_OK)
-        status = enter(authority, identity, wait, request->name, &table, err);
+        status = enter(authority, identity, wait, request->name, &held, err);
     if (status != LAKE_OK)
         return status;
-    status =
-        meta_dataset_newest(authority, &table.registration, table.store, &recorded, &newest, err);
+    status = meta_dataset_newest(authority, &held.table.registration, held.table.store, &recorded,
+                                 &newest, err);
     if (status == LAKE_OK) {
         LakePb__Tag made = LAKE_PB__TAG__INIT;
         made.has_tag = made.has_version = true;
         made.tag = meta_pb_of_str(tag);
         made.version = request->has_version ? request->version : lance_dataset_version(newest);
-        status = lance_tag_create(table.store, tag, NULL, made.version, err);
+        status = lance_tag_create(held.table.store, tag, NULL, made.version, err);
         if (status == LAKE_NOT_FOUND)
-            status = no_version(&table.registration, NULL, made.version, err);
+            status = no_version(&held.table.registration, NULL, made.version, err);
         if (status == LAKE_OK)
             status = meta_pb_pack(&made.base, out, err);
     }
     lance_dataset_unref(newest);
-    leave(authority, &table);
+    leave(authority, &held);
     return status;
 }
 
@@ -130,13 +122,13 @@ lake_status meta_tag_delete(struct meta_authority *authority, const struct meta_
                             struct lake_error *err)
 {
     char tag[LANCE_REF_NAME_BYTES];
-    struct entered table;
+    struct entered held;
     lake_status status = copy_name(request->tag, "tag", tag, err);
     if (status == LAKE_OK)
-        status = enter(authority, identity, wait, request->name, &table, err);
+        status = enter(authority, identity, wait, request->name, &held, err);
     if (status == LAKE_OK) {
-        status = lance_tag_delete(table.store, tag, err);
-        leave(authority, &table);
+        status = lance_tag_delete(held.table.store, tag, err);
+        leave(authority, &held);
     }
     return status;
 }
@@ -174,14 +166,14 @@ lake_status meta_tags_list(struct meta_authority *authority, const struct meta_i
                            struct base_buffer *out, struct lake_error *err)
 {
     struct lance_tag *tags = NULL;
-    struct entered table;
+    struct entered held;
     size_t count = 0;
-    lake_status status = enter(authority, identity, wait, request, &table, err);
+    lake_status status = enter(authority, identity, wait, request, &held, err);
     if (status == LAKE_OK) {
-        status = lance_tags_list(table.store, &tags, &count, err);
+        status = lance_tags_list(held.table.store, &tags, &count, err);
         if (status == LAKE_OK && count == 0)
-            status = check_there(&table, err);
-        leave(authority, &table);
+            status = check_there(&held.table, err);
+        leave(authority, &held);
     }
     if (status == LAKE_OK)
         status = pack_tags(tags, count, out, err);
@@ -212,33 +204,34 @@ lake_status meta_branch_create(struct meta_authority *authority,
     char parent[LANCE_REF_NAME_BYTES];
     struct lance_dataset *newest = NULL;
     struct lance_branch made;
-    struct entered table;
+    struct entered held;
     uint64_t recorded = 0;
     lake_status status = copy_name(request->branch, "branch", branch, err);
     if (status == LAKE_OK && request->has_parent)
         status = copy_name(request->parent, "branch", parent, err);
     if (status == LAKE_OK)
-        status = enter(authority, identity, wait, request->name, &table, err);
+        status = enter(authority, identity, wait, request->name, &held, err);
     if (status != LAKE_OK)
         return status;
     uint64_t version = request->has_version ? request->version : 0;
     /* Main's newest version is the one that the registry answers for. */
-    status =
-        meta_dataset_newest(authority, &table.registration, table.store, &recorded, &newest, err);
+    status = meta_dataset_newest(authority, &held.table.registration, held.table.store, &recorded,
+                                 &newest, err);
     if (status == LAKE_OK && version == 0 && !request->has_parent)
         version = lance_dataset_version(newest);
     if (status == LAKE_OK)
-        status = lance_branch_create(table.store, branch, request->has_parent ? parent : NULL,
+        status = lance_branch_create(held.table.store, branch, request->has_parent ? parent : NULL,
                                      version, &made, err);
     if (status == LAKE_NOT_FOUND)
-        status = no_version(&table.registration, request->has_parent ? parent : NULL, version, err);
+        status =
+            no_version(&held.table.registration, request->has_parent ? parent : NULL, version, err);
     if (status == LAKE_OK) {
         LakePb__Branch reply;
         describe(&made, &reply);
         status = meta_pb_pack(&reply.base, out, err);
     }
     lance_dataset_unref(newest);
-    leave(authority, &table);
+    leave(authority, &held);
     return status;
 }
 
@@ -247,13 +240,13 @@ lake_status meta_branch_delete(struct meta_authority *authority,
                                const LakePb__BranchRequest *request, struct lake_error *err)
 {
     char branch[LANCE_REF_NAME_BYTES];
-    struct entered table;
+    struct entered held;
     lake_status status = copy_name(request->branch, "branch", branch, err);
     if (status == LAKE_OK)
-        status = enter(authority, identity, wait, request->name, &table, err);
+        status = enter(authority, identity, wait, request->name, &held, err);
     if (status == LAKE_OK) {
-        status = lance_branch_delete(table.store, branch, err);
-        leave(authority, &table);
+        status = lance_branch_delete(held.table.store, branch, err);
+        leave(authority, &held);
     }
     return status;
 }
@@ -287,14 +280,14 @@ lake_status meta_branches_list(struct meta_authority *authority,
                                struct lake_error *err)
 {
     struct lance_branch *branches = NULL;
-    struct entered table;
+    struct entered held;
     size_t count = 0;
-    lake_status status = enter(authority, identity, wait, request, &table, err);
+    lake_status status = enter(authority, identity, wait, request, &held, err);
     if (status == LAKE_OK) {
-        status = lance_branches_list(table.store, &branches, &count, err);
+        status = lance_branches_list(held.table.store, &branches, &count, err);
         if (status == LAKE_OK && count == 0)
-            status = check_there(&table, err);
-        leave(authority, &table);
+            status = check_there(&held.table, err);
+        leave(authority, &held);
     }
     if (status == LAKE_OK)
         status = pack_branches(branches, count, out, err);

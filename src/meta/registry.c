@@ -88,6 +88,27 @@ lake_status meta_registration_get(struct meta_authority *authority, const struct
     return status;
 }
 
+lake_status meta_table_open(struct meta_authority *authority, const struct meta_name *name,
+                            struct meta_table *out, struct lake_error *err)
+{
+    struct meta_table table = {.store = NULL};
+    meta_registration_init(&table.registration);
+    lake_status status = meta_registration_get(authority, name, &table.registration, err);
+    if (status == LAKE_OK)
+        status = meta_table_store(authority, &table.registration.name, &table.store, err);
+    if (status == LAKE_OK)
+        *out = table;
+    else
+        meta_table_close(&table);
+    return status;
+}
+
+void meta_table_close(struct meta_table *table)
+{
+    storage_store_unref(table->store);
+    meta_registration_fini(&table->registration);
+}
+
 lake_status meta_generation_get(struct meta_authority *authority, const char *which, uint64_t *out,
                                 struct lake_error *err)
 {

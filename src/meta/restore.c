@@ -223,34 +223,28 @@ static lake_status restore_held(struct meta_authority *authority, const struct m
 {
     char content[48];
     uint8_t digest[BASE_SHA256_BYTES];
-    struct storage_store *store = NULL;
-    struct meta_registration registration;
+    struct meta_table table;
     bool changed = false;
     (void)snprintf(content, sizeof(content), "restore %" PRIu64, version);
-    meta_registration_init(&registration);
     lake_status status = base_sha256_once(base_bytes_of_str(base_str_of(content)), digest, err);
     if (status == LAKE_OK)
-        status = meta_registration_get(authority, name, &registration, err);
-    if (status == LAKE_OK)
-        status = meta_table_store(authority, &registration.name, &store, err);
-    if (status == LAKE_OK) {
-        const struct meta_commit commit = {.authority = authority,
-                                           .registration = &registration,
-                                           .operation_id = operation_id,
-                                           .content_sha256 = digest,
-                                           .store = store};
-        const struct restore restore = {&commit, wait, version};
-        status = LAKE_ABORTED;
-        for (int i = 0; i < RESTORE_MAX_ATTEMPTS && status == LAKE_ABORTED; i++)
-            status = restore_newest(&restore, out, err);
-    }
+        status = meta_table_open(authority, name, &table, err);
+    if (status != LAKE_OK)
+        return status;
+    const struct meta_commit commit = {.authority = authority,
+                                       .registration = &table.registration,
+                                       .operation_id = operation_id,
+                                       .content_sha256 = digest,
+                                       .store = table.store};
+    const struct restore restore = {&commit, wait, version};
+    status = LAKE_ABORTED;
+    for (int i = 0; i < RESTORE_MAX_ATTEMPTS && status == LAKE_ABORTED; i++)
+        status = restore_newest(&restore, out, err);
     if (status == LAKE_OK) { /* failing, it is done when somebody asks for the schema */
-        struct lake_error ignored = {.code = LAKE_OK};
-        (void)meta_registration_follow(authority, &registration, &changed, &ignored);
-        lake_error_clear(err);
+        (void)meta_registration_follow(authority, &table.registration, &changed, NULL);
+        lake_error_clear(err); /* of the attempts before */
     }
-    storage_store_unref(store);
-    meta_registration_fini(&registration);
+    meta_table_close(&table);
     return status;
 }
 
@@ -263,9 +257,7 @@ lake_status meta_table_restore(struct meta_authority *authority,
     struct meta_claim history;
     struct meta_claim claim;
     char operation_id[BASE_UUID_TEXT_BYTES];
-    lake_status status = meta_name_from_pb(request->name, &name, err);
-    if (status == LAKE_OK)
-        status = meta_identity_require(identity, name.namespace_name, err);
+    lake_status status = meta_identity_name(identity, request->name, &name, err);
     if (status == LAKE_OK)
         status =
             meta_operation_check_id(meta_str_of_pb(request->operation_id), base_clock_unix_ms(),
