@@ -48,19 +48,56 @@ static struct arrow_batch *make_batch(const struct ArrowSchema *schema, int64_t 
     return batch;
 }
 
-static lake_status send_all(struct wire *wire, const struct ArrowSchema *schema,
-                            struct arrow_batch *batch, struct lake_error *err)
+/* A batch of these columns, and a wire to send it over. */
+struct sending {
+    struct ArrowSchema schema;
+    struct arrow_batch *batch;
+    struct wire *wire;
+    struct lake_error err;
+};
+
+static struct sending sending_of(int64_t rows, size_t text_bytes)
+{
+    struct sending sending = {.wire = wire_new()};
+    two_columns(&sending.schema);
+    sending.batch = make_batch(&sending.schema, rows, text_bytes);
+    return sending;
+}
+
+static void use_new_wire(struct sending *sending)
+{
+    wire_fini(sending->wire);
+    sending->wire = wire_new();
+}
+
+static void sending_fini(struct sending *sending)
+{
+    wire_fini(sending->wire);
+    arrow_batch_unref(sending->batch);
+    ArrowSchemaRelease(&sending->schema);
+}
+
+static lake_status send_all(struct sending *sending)
 {
     struct flight_stream_writer *writer;
-    lake_status status = flight_stream_writer_new(wire_sender(wire), schema, NULL, &writer, err);
+    struct lake_error *err = &sending->err;
+    lake_status status =
+        flight_stream_writer_new(wire_sender(sending->wire), &sending->schema, NULL, &writer, err);
     if (status == LAKE_OK) {
         status = flight_stream_writer_begin(writer, none, none, err);
         if (status == LAKE_OK) {
-            status = flight_stream_writer_write(writer, batch, err);
+            status = flight_stream_writer_write(writer, sending->batch, err);
         }
         flight_stream_writer_free(writer);
     }
     return status;
+}
+
+static struct sending sent(int64_t rows, size_t text_bytes)
+{
+    struct sending sending = sending_of(rows, text_bytes);
+    check(send_all(&sending), &sending.err);
+    return sending;
 }
 
 /* Receives everything; the column n counts up from 0, and each text has `text_bytes`. */
@@ -98,118 +135,78 @@ static int64_t receive_counting(struct wire *wire, size_t text_bytes, size_t *ba
 static void a_large_batch_arrives_whole_in_messages_near_the_target(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    struct lake_error err = {0};
-    struct wire *wire = wire_new();
     size_t batches;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 200000, 100);
-    check(send_all(wire, &schema, batch, &err), &err);
-    assert_in_range(wire->largest, 1 << 20, (4 << 20) + (65 << 10));
-    assert_int_equal(receive_counting(wire, 100, &batches), 200000);
+    struct sending sending = sent(200000, 100);
+    assert_in_range(sending.wire->largest, 1 << 20, (4 << 20) + (65 << 10));
+    assert_int_equal(receive_counting(sending.wire, 100, &batches), 200000);
     assert_in_range(batches, 6, 20);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void no_message_has_more_rows_than_the_limit(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    struct lake_error err = {0};
-    struct wire *wire = wire_new();
     size_t batches;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 150000, 0);
-    check(send_all(wire, &schema, batch, &err), &err);
-    assert_int_equal(receive_counting(wire, 0, &batches), 150000);
+    struct sending sending = sent(150000, 0);
+    assert_int_equal(receive_counting(sending.wire, 0, &batches), 150000);
     assert_int_equal(batches, 3);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void case_F01_a_batch_of_11_MiB_is_split_and_a_row_of_11_MiB_passes(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    struct lake_error err = {0};
     size_t batches;
-    two_columns(&schema);
-    struct wire *wire = wire_new();
-    struct arrow_batch *batch = make_batch(&schema, 11, 1 << 20);
-    check(send_all(wire, &schema, batch, &err), &err);
-    assert_true(wire->largest < ((size_t)4 << 20) + 4096);
-    assert_int_equal(receive_counting(wire, 1 << 20, &batches), 11);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
+    struct sending sending = sent(11, 1 << 20);
+    assert_true(sending.wire->largest < ((size_t)4 << 20) + 4096);
+    assert_int_equal(receive_counting(sending.wire, 1 << 20, &batches), 11);
+    sending_fini(&sending);
 
-    wire = wire_new();
-    batch = make_batch(&schema, 2, (size_t)11 << 20);
-    check(send_all(wire, &schema, batch, &err), &err);
-    assert_int_equal(receive_counting(wire, (size_t)11 << 20, &batches), 2);
+    sending = sent(2, (size_t)11 << 20);
+    assert_int_equal(receive_counting(sending.wire, (size_t)11 << 20, &batches), 2);
     assert_int_equal(batches, 2);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void case_F01_a_row_of_20_MiB_fails_and_names_the_limit(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    struct lake_error err = {0};
-    struct wire *wire = wire_new();
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 1, (size_t)20 << 20);
-    assert_int_equal(send_all(wire, &schema, batch, &err), LAKE_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(err.message, "16777216"));
-    assert_non_null(strstr(err.message, "FILE"));
-    assert_int_equal(wire->sent, 1); /* the schema only */
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    struct sending sending = sending_of(1, (size_t)20 << 20);
+    assert_int_equal(send_all(&sending), LAKE_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(sending.err.message, "16777216"));
+    assert_non_null(strstr(sending.err.message, "FILE"));
+    assert_int_equal(sending.wire->sent, 1); /* the schema only */
+    sending_fini(&sending);
 }
 
 static void large_buffers_are_borrowed_and_arrive_aligned(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    struct lake_error err = {0};
-    struct wire *wire = wire_new();
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 10000, 30);
-    const struct ArrowArray *array = arrow_batch_array(batch);
-    check(send_all(wire, &schema, batch, &err), &err);
+    struct sending sending = sent(10000, 30);
+    const struct ArrowArray *array = arrow_batch_array(sending.batch);
+    const struct wire *wire = sending.wire;
     assert_int_equal(wire->borrowed_parts, 3);
     assert_ptr_equal(wire->borrowed[0], array->children[0]->buffers[1]);
     assert_ptr_equal(wire->borrowed[1], array->children[1]->buffers[1]);
     assert_ptr_equal(wire->borrowed[2], array->children[1]->buffers[2]);
     struct flight_data data;
-    check(flight_data_decode(wire->messages[1].bytes, &data, &err), &err);
+    check(flight_data_decode(wire->messages[1].bytes, &data, &sending.err), &sending.err);
     assert_int_equal((uintptr_t)data.body.data % 64, 0);
     assert_int_equal(data.body.size % 64, 0);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 /* A received array is a view of the message, not a copy of it. */
 static void received_buffers_lie_inside_the_message(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
     struct ArrowArray array;
     struct lake_error err = {0};
-    struct wire *wire = wire_new();
     struct flight_stream_reader *reader;
     bool end;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 10000, 30);
-    check(send_all(wire, &schema, batch, &err), &err);
-    struct lake_bytes message = wire->messages[1].bytes;
-    check(flight_stream_reader_new(wire_receiver(wire), NULL, &reader, &err), &err);
+    struct sending sending = sent(10000, 30);
+    struct lake_bytes message = sending.wire->messages[1].bytes;
+    check(flight_stream_reader_new(wire_receiver(sending.wire), NULL, &reader, &err), &err);
     check(flight_stream_reader_next(reader, &array, &end, &err), &err);
     assert_false(end);
     const uint8_t *n = array.children[0]->buffers[1];
@@ -217,51 +214,40 @@ static void received_buffers_lie_inside_the_message(void **state)
     flight_stream_reader_free(reader); /* the array lives on */
     assert_int_equal(((const int64_t *)n)[9999], 9999);
     ArrowArrayRelease(&array);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void an_empty_batch_gives_a_batch_without_rows(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    struct lake_error err = {0};
-    struct wire *wire = wire_new();
     size_t batches;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 0, 0);
-    check(send_all(wire, &schema, batch, &err), &err);
-    assert_int_equal(receive_counting(wire, 0, &batches), 0);
+    struct sending sending = sent(0, 0);
+    assert_int_equal(receive_counting(sending.wire, 0, &batches), 0);
     assert_int_equal(batches, 1);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void descriptor_and_metadata_come_with_their_messages(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
     struct ArrowArray array;
     struct lake_error err = {0};
-    struct wire *wire = wire_new();
     struct flight_stream_writer *writer;
     struct flight_stream_reader *reader;
     struct lake_bytes bytes;
     bool end;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 3, 5);
-    check(flight_stream_writer_new(wire_sender(wire), &schema, NULL, &writer, &err), &err);
+    struct sending sending = sending_of(3, 5);
+    check(flight_stream_writer_new(wire_sender(sending.wire), &sending.schema, NULL, &writer, &err),
+          &err);
     check(flight_stream_writer_begin(writer, base_bytes_of_str(LAKE_STR("descriptor")),
                                      base_bytes_of_str(LAKE_STR("first")), &err),
           &err);
     check(flight_stream_writer_write_metadata(writer, base_bytes_of_str(LAKE_STR("aside")), &err),
           &err);
-    check(flight_stream_writer_write(writer, batch, &err), &err);
+    check(flight_stream_writer_write(writer, sending.batch, &err), &err);
     assert_int_equal(flight_stream_writer_sent_rows(writer), 3);
     flight_stream_writer_free(writer);
-    check(flight_stream_reader_new(wire_receiver(wire), NULL, &reader, &err), &err);
+    check(flight_stream_reader_new(wire_receiver(sending.wire), NULL, &reader, &err), &err);
     check(flight_stream_reader_descriptor(reader, &bytes, &err), &err);
     assert_true(base_bytes_equal(bytes, base_bytes_of_str(LAKE_STR("descriptor"))));
     bytes = flight_stream_reader_app_metadata(reader);
@@ -273,71 +259,57 @@ static void descriptor_and_metadata_come_with_their_messages(void **state)
     check(flight_stream_reader_next(reader, &array, &end, &err), &err);
     assert_true(end);
     flight_stream_reader_free(reader);
-    wire_fini(wire);
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 /* Leak checks are the sanitizer's: whatever send fails, everything is released once. */
 static void a_send_that_fails_ends_the_stream_with_its_status(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 50000, 200);
+    struct sending sending = sending_of(50000, 200);
     for (size_t n = 1; n <= 3; n++) {
-        struct lake_error err = {0};
-        struct wire *wire = wire_new();
-        wire->fail_at = n;
-        assert_int_equal(send_all(wire, &schema, batch, &err), LAKE_CANCELLED);
-        assert_string_equal(err.message, "the client went away");
-        wire->messages[n - 1] = (struct rpc_payload){0};
-        wire_fini(wire);
+        sending.wire->fail_at = n;
+        assert_int_equal(send_all(&sending), LAKE_CANCELLED);
+        assert_string_equal(sending.err.message, "the client went away");
+        sending.wire->messages[n - 1] = (struct rpc_payload){0};
+        use_new_wire(&sending);
     }
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void a_failing_allocation_is_an_error_and_nothing_leaks(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 100, 20);
+    struct sending sending = sending_of(100, 20);
     bool done = false;
     for (uint64_t n = 1; !done; n++) {
-        struct lake_error err = {0};
-        struct wire *wire = wire_new();
         base_fault_fail_nth_alloc(n);
-        lake_status status = send_all(wire, &schema, batch, &err);
+        lake_status status = send_all(&sending);
         done = base_fault_alloc_count() < n;
         base_fault_fail_nth_alloc(0);
         assert_int_equal(status, done ? LAKE_OK : LAKE_RESOURCE_EXHAUSTED);
-        wire_fini(wire);
+        use_new_wire(&sending);
         assert_true(n < 1000);
     }
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static void a_failing_allocation_while_receiving_is_an_error(void **state)
 {
     (void)state;
-    struct ArrowSchema schema;
-    two_columns(&schema);
-    struct arrow_batch *batch = make_batch(&schema, 100, 200);
+    struct sending sending = sending_of(100, 200);
+    struct lake_error *err = &sending.err;
     bool done = false;
     for (uint64_t n = 1; !done; n++) {
-        struct lake_error err = {0};
-        struct wire *wire = wire_new();
         struct flight_stream_reader *reader = NULL;
         struct ArrowArray array = {.release = NULL};
         bool end = false;
-        check(send_all(wire, &schema, batch, &err), &err);
+        check(send_all(&sending), err);
         base_fault_fail_nth_alloc(n);
-        lake_status status = flight_stream_reader_new(wire_receiver(wire), NULL, &reader, &err);
+        lake_status status =
+            flight_stream_reader_new(wire_receiver(sending.wire), NULL, &reader, err);
         if (status == LAKE_OK) {
-            status = flight_stream_reader_next(reader, &array, &end, &err);
+            status = flight_stream_reader_next(reader, &array, &end, err);
         }
         done = base_fault_alloc_count() < n;
         base_fault_fail_nth_alloc(0);
@@ -346,11 +318,10 @@ static void a_failing_allocation_while_receiving_is_an_error(void **state)
             ArrowArrayRelease(&array);
         }
         flight_stream_reader_free(reader);
-        wire_fini(wire);
+        use_new_wire(&sending);
         assert_true(n < 1000);
     }
-    arrow_batch_unref(batch);
-    ArrowSchemaRelease(&schema);
+    sending_fini(&sending);
 }
 
 static lake_status receive_bytes(const uint8_t *bytes, size_t size, struct lake_error *err)

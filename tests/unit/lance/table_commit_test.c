@@ -476,6 +476,16 @@ static lake_status commit_through(struct fixture *f, struct faulty_store *faulty
     return status;
 }
 
+/* A dataset whose next `times` manifests are not put, with `status`. */
+static void refuse_manifests(struct fixture *f, struct faulty_store *faulty, uint32_t times,
+                             lake_status status)
+{
+    create_dataset(f, "int32");
+    faulty_store_init(faulty, f->store);
+    faulty->rules[0] = (struct faulty_rule){
+        .ops = FAULTY_PUT_IF_ABSENT, .key = "_versions/", .times = times, .status = status};
+}
+
 static void case_L21_a_lost_answer_is_resolved_by_the_transaction(void **state)
 {
     struct fixture *f = *state;
@@ -506,13 +516,8 @@ static void case_L21_a_put_that_lands_after_the_check_is_ours(void **state)
     struct fixture *f = *state;
     struct faulty_store faulty;
     uint64_t version = 0;
-    create_dataset(f, "int32");
-    faulty_store_init(&faulty, f->store);
-    faulty.rules[0] = (struct faulty_rule){.ops = FAULTY_PUT_IF_ABSENT,
-                                           .key = "_versions/",
-                                           .times = 1,
-                                           .status = LAKE_UNAVAILABLE,
-                                           .done = true};
+    refuse_manifests(f, &faulty, 1, LAKE_UNAVAILABLE);
+    faulty.rules[0].done = true;
     faulty.rules[1] = (struct faulty_rule){.ops = FAULTY_STAT | FAULTY_READ,
                                            .key = "18446744073709551613.manifest",
                                            .skip = 1, /* the probe before the commit */
@@ -538,14 +543,9 @@ static void case_L21_a_version_taken_by_another_is_not_ours(void **state)
     struct fixture *f = *state;
     struct faulty_store faulty;
     uint64_t version = 0;
-    create_dataset(f, "int32");
-    faulty_store_init(&faulty, f->store);
-    faulty.rules[0] = (struct faulty_rule){.ops = FAULTY_PUT_IF_ABSENT,
-                                           .key = "_versions/",
-                                           .times = 1,
-                                           .status = LAKE_UNAVAILABLE,
-                                           .before = another_writer_commits,
-                                           .context = f};
+    refuse_manifests(f, &faulty, 1, LAKE_UNAVAILABLE);
+    faulty.rules[0].before = another_writer_commits;
+    faulty.rules[0].context = f;
     OK(commit_through(f, &faulty, &version));
     assert_int_equal(version, 3);
     assert_int_equal(count_rows_of(f, 0), 15);
@@ -558,12 +558,7 @@ static void case_L21_an_outcome_that_cannot_be_learnt_removes_nothing(void **sta
     struct fixture *f = *state;
     struct faulty_store faulty;
     uint64_t version = 0;
-    create_dataset(f, "int32");
-    faulty_store_init(&faulty, f->store);
-    faulty.rules[0] = (struct faulty_rule){.ops = FAULTY_PUT_IF_ABSENT,
-                                           .key = "_versions/",
-                                           .times = 1000,
-                                           .status = LAKE_UNAVAILABLE};
+    refuse_manifests(f, &faulty, 1000, LAKE_UNAVAILABLE);
     assert_int_equal(commit_through(f, &faulty, &version), LAKE_OUTCOME_UNKNOWN);
     assert_int_equal(count_files(f, "data"), 1);
     assert_int_equal(count_files(f, "_transactions"), 2);
@@ -577,12 +572,7 @@ static void a_definite_refusal_of_the_manifest_cleans_up(void **state)
     struct fixture *f = *state;
     struct faulty_store faulty;
     uint64_t version = 0;
-    create_dataset(f, "int32");
-    faulty_store_init(&faulty, f->store);
-    faulty.rules[0] = (struct faulty_rule){.ops = FAULTY_PUT_IF_ABSENT,
-                                           .key = "_versions/",
-                                           .times = 1,
-                                           .status = LAKE_RESOURCE_EXHAUSTED};
+    refuse_manifests(f, &faulty, 1, LAKE_RESOURCE_EXHAUSTED);
     assert_int_equal(commit_through(f, &faulty, &version), LAKE_RESOURCE_EXHAUSTED);
     assert_int_equal(count_files(f, "data"), 0);
     assert_int_equal(count_files(f, "_transactions"), 1);

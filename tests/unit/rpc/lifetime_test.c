@@ -133,6 +133,37 @@ static void cancel_from_another_thread_ends_receive(void **state)
     fixture_stop(&f);
 }
 
+/* A server of one method, and a channel to it. */
+struct one_method {
+    struct rpc_authenticator *authenticator;
+    struct rpc_server *server;
+    struct rpc_channel *channel;
+};
+
+static void one_method_start(struct one_method *one, const char *method, rpc_handler handler,
+                             void *context)
+{
+    struct lake_error err = {0};
+    struct rpc_server_options options;
+    char target[64];
+    rpc_server_options_init(&options);
+    options.address = "127.0.0.1:0";
+    assert_ok(rpc_authenticator_new(NULL, NULL, &one->authenticator, &err), &err);
+    options.authenticator = one->authenticator;
+    assert_ok(rpc_server_new(&options, &one->server, &err), &err);
+    assert_ok(rpc_server_add_method(one->server, method, false, handler, context, &err), &err);
+    assert_ok(rpc_server_start(one->server, &err), &err);
+    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_server_port(one->server));
+    one->channel = channel_to(target, NULL);
+}
+
+static void one_method_stop(struct one_method *one)
+{
+    rpc_channel_unref(one->channel);
+    rpc_server_free(one->server);
+    rpc_authenticator_free(one->authenticator);
+}
+
 struct holding {
     struct rpc_call *_Atomic call; /* its first message is held */
     atomic_bool go;
@@ -166,21 +197,10 @@ static void another_thread_sends_the_message_that_is_held(void **state)
 {
     (void)state;
     struct lake_error err = {0};
-    struct rpc_authenticator *authenticator = NULL;
-    struct rpc_server *server = NULL;
-    struct rpc_server_options options;
+    struct one_method one;
     struct holding holding = {NULL, false};
-    rpc_server_options_init(&options);
-    options.address = "127.0.0.1:0";
-    assert_ok(rpc_authenticator_new(NULL, NULL, &authenticator, &err), &err);
-    options.authenticator = authenticator;
-    assert_ok(rpc_server_new(&options, &server, &err), &err);
-    assert_ok(rpc_server_add_method(server, "/t.T/Hold", false, handle_hold, &holding, &err), &err);
-    assert_ok(rpc_server_start(server, &err), &err);
-    char target[64];
-    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_server_port(server));
-    struct rpc_channel *channel = channel_to(target, NULL);
-    struct rpc_client_call *call = call_with(channel, "/t.T/Hold", "x", 10000);
+    one_method_start(&one, "/t.T/Hold", handle_hold, &holding);
+    struct rpc_client_call *call = call_with(one.channel, "/t.T/Hold", "x", 10000);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, flush_once_it_is_held, &holding), 0);
     static const char *const expected[] = {"first", "second"};
@@ -201,9 +221,7 @@ static void another_thread_sends_the_message_that_is_held(void **state)
     assert_ok(rpc_client_call_receive(call, &reply, &end, &err), &err);
     assert_true(end);
     rpc_client_call_free(call);
-    rpc_channel_unref(channel);
-    rpc_server_free(server);
-    rpc_authenticator_free(authenticator);
+    one_method_stop(&one);
 }
 
 static void passed_deadline_ends_both_sides(void **state)
@@ -243,22 +261,11 @@ static void aborted_call_fails_on_both_sides(void **state)
 {
     (void)state;
     struct lake_error err = {0};
-    struct rpc_authenticator *authenticator = NULL;
-    struct rpc_server *server = NULL;
-    struct rpc_server_options options;
+    struct one_method one;
     atomic_int seen = 0;
-    rpc_server_options_init(&options);
-    options.address = "127.0.0.1:0";
-    assert_ok(rpc_authenticator_new(NULL, NULL, &authenticator, &err), &err);
-    options.authenticator = authenticator;
-    assert_ok(rpc_server_new(&options, &server, &err), &err);
-    assert_ok(rpc_server_add_method(server, "/t.T/Abort", false, handle_abort, &seen, &err), &err);
-    assert_ok(rpc_server_start(server, &err), &err);
-    char target[64];
-    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_server_port(server));
-    struct rpc_channel *channel = channel_to(target, NULL);
+    one_method_start(&one, "/t.T/Abort", handle_abort, &seen);
     struct rpc_client_call *call = NULL;
-    assert_ok(rpc_client_call_start(channel, "/t.T/Abort", NULL, 0, 10000, &call, &err), &err);
+    assert_ok(rpc_client_call_start(one.channel, "/t.T/Abort", NULL, 0, 10000, &call, &err), &err);
     struct rpc_part part = copy_of(bytes_of("x"));
     assert_ok(rpc_client_call_send(call, &part, 1, &err), &err);
     struct rpc_payload reply = {{NULL, 0}, NULL};
@@ -266,9 +273,7 @@ static void aborted_call_fails_on_both_sides(void **state)
     assert_int_not_equal(rpc_client_call_receive(call, &reply, &end, &err), LAKE_OK);
     wait_for(&seen, 1);
     rpc_client_call_free(call);
-    rpc_channel_unref(channel);
-    rpc_server_free(server);
-    rpc_authenticator_free(authenticator);
+    one_method_stop(&one);
 }
 
 static void immediate_notify(void *context)
@@ -292,29 +297,15 @@ static void notify_set_after_the_cancellation_runs_at_once(void **state)
 {
     (void)state;
     struct lake_error err = {0};
-    struct rpc_authenticator *authenticator = NULL;
-    struct rpc_server *server = NULL;
-    struct rpc_server_options options;
+    struct one_method one;
     atomic_int seen = 0;
-    rpc_server_options_init(&options);
-    options.address = "127.0.0.1:0";
-    assert_ok(rpc_authenticator_new(NULL, NULL, &authenticator, &err), &err);
-    options.authenticator = authenticator;
-    assert_ok(rpc_server_new(&options, &server, &err), &err);
-    assert_ok(rpc_server_add_method(server, "/t.T/Late", false, handle_late_notify, &seen, &err),
-              &err);
-    assert_ok(rpc_server_start(server, &err), &err);
-    char target[64];
-    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_server_port(server));
-    struct rpc_channel *channel = channel_to(target, NULL);
+    one_method_start(&one, "/t.T/Late", handle_late_notify, &seen);
     char reply[8];
-    assert_int_equal(unary_text(channel, "/t.T/Late", "x", 100, reply, sizeof(reply), &err),
+    assert_int_equal(unary_text(one.channel, "/t.T/Late", "x", 100, reply, sizeof(reply), &err),
                      LAKE_DEADLINE_EXCEEDED);
     wait_for(&seen, 101);
     assert_int_equal(atomic_load(&seen), 101);
-    rpc_channel_unref(channel);
-    rpc_server_free(server);
-    rpc_authenticator_free(authenticator);
+    one_method_stop(&one);
 }
 
 /* ---- pressure ---- */
