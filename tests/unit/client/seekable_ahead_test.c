@@ -3,6 +3,8 @@
  * each other, and no more than what was asked for elsewhere (O15). */
 #include "seekable.c" /* NOLINT(bugprone-suspicious-include): over a store of the test's own */
 
+#include "counting_store.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,89 +15,16 @@
 #define MIB  ((int64_t)1024 * 1024)
 #define SIZE (40 * MIB + 777)
 
-static struct {
-    unsigned waits, fetches, failures;
-    int64_t bytes, on_the_way, most_on_the_way;
-} seen;
-
-static uint8_t byte_at(uint64_t position)
+static int64_t asked_bytes(void)
 {
-    return (uint8_t)(position * 7 + position / 251);
+    return (int64_t)(seen.read_bytes + seen.fetched_bytes);
 }
-
-static void fill(uint64_t offset, size_t size, uint8_t *out)
-{
-    for (size_t i = 0; i < size; i++)
-        out[i] = byte_at(offset + i);
-}
-
-static lake_status read_range(void *context, struct lake_str key, uint64_t offset, size_t size,
-                              uint8_t *out, struct lake_error *err)
-{
-    (void)context, (void)key, (void)err;
-    seen.waits++;
-    seen.bytes += (int64_t)size;
-    fill(offset, size, out);
-    return LAKE_OK;
-}
-
-struct fetch {
-    uint64_t offset;
-    size_t size;
-    uint8_t *out;
-};
-
-static lake_status start(void *context, struct lake_str key, const char *version, uint64_t offset,
-                         size_t size, uint8_t *out, void **handle, struct lake_error *err)
-{
-    (void)context, (void)key, (void)version;
-    struct fetch *made = base_alloc(sizeof(*made));
-    if (made == NULL)
-        return base_fail_no_memory(err, sizeof(*made));
-    *made = (struct fetch){offset, size, out};
-    seen.fetches++;
-    seen.bytes += (int64_t)size;
-    seen.on_the_way += (int64_t)size;
-    seen.most_on_the_way = BASE_MAX(seen.most_on_the_way, seen.on_the_way);
-    *handle = made;
-    return LAKE_OK;
-}
-
-static void cancel(void *handle)
-{
-    seen.on_the_way -= (int64_t)((struct fetch *)handle)->size;
-    base_free(handle);
-}
-
-static lake_status finish(void *handle, struct lake_error *err)
-{
-    struct fetch *made = handle;
-    lake_status status = LAKE_OK;
-    if (seen.failures > 0) {
-        seen.failures--;
-        status = lake_fail(err, LAKE_UNAVAILABLE, "told to fail");
-    } else {
-        fill(made->offset, made->size, made->out);
-    }
-    cancel(handle);
-    return status;
-}
-
-static void free_nothing(void *context)
-{
-    (void)context;
-}
-
-static const struct storage_fetch_methods fetches = {start, finish, cancel};
-static const struct storage_methods methods = {
-    .read_range = read_range, .fetch = &fetches, .free = free_nothing};
 
 static lake_seekable *open_far(void)
 {
     lake_seekable *seekable = base_calloc_array(1, sizeof(*seekable));
     memset(&seen, 0, sizeof(seen));
-    assert_int_equal(storage_store_new(&methods, NULL, "test://far", &seekable->store, NULL),
-                     LAKE_OK);
+    assert_int_equal(counting_store_new(&seekable->store, NULL), LAKE_OK);
     seekable->key = base_strdup("key");
     seekable->size = SIZE;
     seekable->unit = UNIT_BYTES;
@@ -109,7 +38,7 @@ static void check_read(lake_seekable *seekable, int64_t offset, size_t size)
     assert_int_equal(lake_seekable_read_at(seekable, offset, out, size, &got, NULL), LAKE_OK);
     assert_int_equal(got, BASE_MIN((int64_t)size, SIZE - offset));
     for (size_t i = 0; i < got; i++)
-        assert_int_equal(out[i], byte_at((uint64_t)offset + i));
+        assert_int_equal(out[i], counting_byte_at((uint64_t)offset + i));
     base_free(out);
 }
 
@@ -119,12 +48,12 @@ static void a_row_of_reads_waits_for_nothing_but_its_first(void **state)
     (void)state;
     for (int64_t at = 0; at < SIZE; at += 100000)
         check_read(seekable, at, 100000);
-    assert_true(seen.waits <= 3);
-    assert_int_equal(seen.bytes, SIZE);
+    assert_true(seen.reads <= 3);
+    assert_int_equal(asked_bytes(), SIZE);
     assert_true(seen.fetches >= SIZE / SPAN_BYTES && seen.fetches < 40);
-    assert_true(seen.most_on_the_way > 4 * MIB && seen.most_on_the_way <= AHEAD_BYTES);
+    assert_true(seen.most_on_the_way_bytes > 4 * MIB && seen.most_on_the_way_bytes <= AHEAD_BYTES);
     lake_seekable_free(seekable);
-    assert_int_equal(seen.on_the_way, 0);
+    assert_int_equal(seen.on_the_way_bytes, 0);
 }
 
 static void reads_here_and_there_fetch_nothing_ahead(void **state)
@@ -137,7 +66,7 @@ static void reads_here_and_there_fetch_nothing_ahead(void **state)
         check_read(seekable, (int64_t)((random >> 20) % (SIZE - 65536)), 65536);
     }
     assert_int_equal(seen.fetches, 0);
-    assert_true(seen.bytes <= 200 * 2 * 65536);
+    assert_true(asked_bytes() <= 200 * 2 * 65536);
     lake_seekable_free(seekable);
 }
 
@@ -153,9 +82,9 @@ static void short_rows_fetch_at_most_what_they_read_and_two_units(void **state)
         for (int k = 0; k < i % 8 + 1; k++, at += 70000, read += 70000)
             check_read(seekable, at, 70000);
     }
-    assert_true(seen.bytes <= 2 * read + 60 * 2 * UNIT_BYTES);
+    assert_true(asked_bytes() <= 2 * read + 60 * 2 * UNIT_BYTES);
     lake_seekable_free(seekable);
-    assert_int_equal(seen.on_the_way, 0);
+    assert_int_equal(seen.on_the_way_bytes, 0);
 }
 
 static void what_does_not_come_is_fetched_when_it_is_needed(void **state)
@@ -167,7 +96,7 @@ static void what_does_not_come_is_fetched_when_it_is_needed(void **state)
         check_read(seekable, at, 1000000);
     }
     lake_seekable_free(seekable);
-    assert_int_equal(seen.on_the_way, 0);
+    assert_int_equal(seen.on_the_way_bytes, 0);
 }
 
 static void want_of_memory_for_what_is_ahead_is_no_failure(void **state)
@@ -187,7 +116,7 @@ static void want_of_memory_for_what_is_ahead_is_no_failure(void **state)
         base_fault_fail_nth_alloc(0);
         check_read(seekable, 900000, sizeof(out));
         lake_seekable_free(seekable);
-        assert_int_equal(seen.on_the_way, 0);
+        assert_int_equal(seen.on_the_way_bytes, 0);
     }
 }
 

@@ -2,6 +2,7 @@
 /* Reading ahead over a store in memory that counts what is asked for, and fails as it is told. */
 #include "read_ahead.h"
 
+#include "counting_store.h"
 #include "file_read.h"
 
 #include <setjmp.h>
@@ -16,82 +17,6 @@
 #define KIB       ((uint64_t)1024)
 #define MIB       ((uint64_t)1024 * 1024)
 #define FILE_SIZE (64 * MIB)
-
-static struct {
-    unsigned fetches, reads, cancelled;
-    uint64_t fetched_bytes, read_bytes, longest;
-    unsigned fail_fetch; /* this one, counted from 1 */
-} seen;
-
-static uint8_t byte_at(uint64_t position)
-{
-    return (uint8_t)(position * 7 + position / 251);
-}
-
-static void fill(uint64_t offset, size_t size, uint8_t *out)
-{
-    for (size_t i = 0; i < size; i++)
-        out[i] = byte_at(offset + i);
-}
-
-static lake_status read_range(void *context, struct lake_str key, uint64_t offset, size_t size,
-                              uint8_t *out, struct lake_error *err)
-{
-    (void)context, (void)key, (void)err;
-    seen.reads++;
-    seen.read_bytes += size;
-    fill(offset, size, out);
-    return LAKE_OK;
-}
-
-struct fetch {
-    uint64_t offset;
-    size_t size;
-    uint8_t *out;
-    bool fails;
-};
-
-static lake_status start(void *context, struct lake_str key, const char *version, uint64_t offset,
-                         size_t size, uint8_t *out, void **handle, struct lake_error *err)
-{
-    (void)context, (void)key, (void)version;
-    struct fetch *fetch = base_alloc(sizeof(*fetch));
-    if (fetch == NULL)
-        return base_fail_no_memory(err, sizeof(*fetch));
-    seen.fetches++;
-    seen.fetched_bytes += size;
-    seen.longest = BASE_MAX(seen.longest, size);
-    *fetch = (struct fetch){offset, size, out, seen.fetches == seen.fail_fetch};
-    *handle = fetch;
-    return LAKE_OK;
-}
-
-static lake_status finish(void *handle, struct lake_error *err)
-{
-    struct fetch *fetch = handle;
-    lake_status status = LAKE_OK;
-    if (fetch->fails)
-        status = lake_fail(err, LAKE_UNAVAILABLE, "told to fail");
-    else
-        fill(fetch->offset, fetch->size, fetch->out);
-    base_free(fetch);
-    return status;
-}
-
-static void cancel(void *handle)
-{
-    seen.cancelled++;
-    base_free(handle);
-}
-
-static void free_nothing(void *context)
-{
-    (void)context;
-}
-
-static const struct storage_fetch_methods fetches = {start, finish, cancel};
-static const struct storage_methods methods = {
-    .read_range = read_range, .fetch = &fetches, .free = free_nothing};
 
 static struct storage_store *store;
 static struct lance_file files[2];
@@ -120,7 +45,7 @@ static void check_read(struct lance_read_ahead *ahead, size_t file, uint64_t off
     uint8_t *out = base_alloc(size);
     assert_int_equal(lance_read_ahead_read(ahead, &files[file], offset, size, out, NULL), LAKE_OK);
     for (size_t i = 0; i < size; i++)
-        assert_int_equal(out[i], byte_at(offset + i));
+        assert_int_equal(out[i], counting_byte_at(offset + i));
     base_free(out);
 }
 
@@ -155,7 +80,7 @@ static void what_lies_far_apart_or_is_large_is_several(void **state)
     assert_int_equal(lance_read_ahead_send(ahead, NULL), LAKE_OK);
     assert_int_equal(seen.fetches, 6);
     assert_int_equal(seen.fetched_bytes, 200 * KIB + 9 * MIB);
-    assert_true(seen.longest <= 4 * MIB);
+    assert_true(seen.longest_bytes <= 4 * MIB);
     lance_read_ahead_free(ahead); /* before any has come */
     assert_int_equal(seen.cancelled, 6);
 }
@@ -275,7 +200,7 @@ int main(void)
         cmocka_unit_test(any_order_of_wants_and_reads_gives_the_right_bytes),
         cmocka_unit_test(whichever_allocation_fails_it_is_an_error),
     };
-    if (storage_store_new(&methods, NULL, "test://far", &store, NULL) != LAKE_OK)
+    if (counting_store_new(&store, NULL) != LAKE_OK)
         return 1;
     for (size_t i = 0; i < BASE_ARRAY_LEN(files); i++)
         files[i] =
