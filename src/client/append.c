@@ -30,12 +30,9 @@ static lake_status encode_descriptor(const struct client_append *append, struct 
     command.operation_id = client_binary(base_str_of(append->operation_id));
     command.has_expected_incarnation = append->pending != NULL && append->incarnation[0] != '\0';
     command.expected_incarnation = client_binary(base_str_of(append->incarnation));
-    lake_status status =
-        base_buffer_reserve(&message, lake_pb__append_command__get_packed_size(&command), err);
-    if (status == LAKE_OK) {
-        message.size = lake_pb__append_command__pack(&command, message.data);
+    lake_status status = client_pack(&command.base, &message, err);
+    if (status == LAKE_OK)
         status = flight_any_pack(APPEND_TYPE_URL, base_buffer_view(&message), &any, err);
-    }
     if (status == LAKE_OK) {
         struct flight_descriptor descriptor = {.type = FLIGHT_DESCRIPTOR_CMD,
                                                .command = base_buffer_view(&any)};

@@ -136,48 +136,32 @@ static lake_status ask(lake_client *client, struct lake_str namespace_name, stru
                        struct client_schema **out, struct lake_error *err)
 {
     LakePb__TableName name = LAKE_PB__TABLE_NAME__INIT;
-    LakePb__Registration *registration = NULL;
-    struct client_schema *schema = NULL;
-    struct base_buffer body;
-    struct base_buffer reply;
-    base_buffer_init(&body, 65536);
-    base_buffer_init(&reply, CLIENT_MAX_METADATA_BYTES);
+    ProtobufCMessage *answer = NULL;
     name.has_namespace_name = name.has_table = 1;
     name.namespace_name = client_binary(namespace_name);
     name.table = client_binary(table);
-    lake_status status =
-        base_buffer_reserve(&body, lake_pb__table_name__get_packed_size(&name), err);
+    lake_status status = client_ask(client, "lake.table_schema", &name.base,
+                                    &lake_pb__registration__descriptor, &answer, err);
     if (status != LAKE_OK)
-        goto out;
-    body.size = lake_pb__table_name__pack(&name, body.data);
-    status = client_action(client, "lake.table_schema", base_buffer_view(&body), &reply, err);
-    if (status != LAKE_OK)
-        goto out;
-    registration = lake_pb__registration__unpack(NULL, reply.size, reply.data);
-    schema = base_calloc_array(1, sizeof(*schema));
-    if (registration == NULL || schema == NULL) {
-        status = lake_fail(err, registration == NULL ? LAKE_INTERNAL : LAKE_RESOURCE_EXHAUSTED,
-                           "the server's table description cannot be read");
-        goto out;
-    }
-    atomic_init(&schema->references, 1);
-    if (registration->incarnation.len > 0 &&
-        registration->incarnation.len < sizeof(schema->incarnation))
-        memcpy(schema->incarnation, registration->incarnation.data, registration->incarnation.len);
-    status = arrow_ipc_schema_from_bytes(
-        (struct lake_bytes){registration->schema_ipc.data, registration->schema_ipc.len},
-        &schema->arrow, err);
-out:
-    if (registration != NULL)
-        lake_pb__registration__free_unpacked(registration, NULL);
-    base_buffer_fini(&body);
-    base_buffer_fini(&reply);
-    if (status != LAKE_OK) {
-        base_free(schema);
         return status;
+    const LakePb__Registration *registration = (const LakePb__Registration *)answer;
+    struct lake_bytes ipc = {registration->schema_ipc.data, registration->schema_ipc.len};
+    size_t incarnation_bytes = registration->incarnation.len;
+    struct client_schema *schema = base_calloc_array(1, sizeof(*schema));
+    if (schema == NULL) {
+        status = base_fail_no_memory(err, sizeof(*schema));
+    } else {
+        atomic_init(&schema->references, 1);
+        if (incarnation_bytes > 0 && incarnation_bytes < sizeof(schema->incarnation))
+            memcpy(schema->incarnation, registration->incarnation.data, incarnation_bytes);
+        status = arrow_ipc_schema_from_bytes(ipc, &schema->arrow, err);
     }
-    *out = schema;
-    return LAKE_OK;
+    client_answer_free(answer);
+    if (status == LAKE_OK)
+        *out = schema;
+    else
+        base_free(schema);
+    return status;
 }
 
 /* ---- looking up ---- */

@@ -52,14 +52,11 @@ lake_status lake_presign_read_via_query(lake_client *client,
     request.uri = client_binary(base_str_of(location->uri));
     request.has_expires_s = 1;
     request.expires_s = expires_s;
-    base_buffer_init(&body, MAX_REPLY_BYTES);
+    base_buffer_init(&body, CLIENT_MAX_METADATA_BYTES);
     base_buffer_init(&reply, MAX_REPLY_BYTES);
-    status =
-        base_buffer_reserve(&body, lake_pb__presign_read_request__get_packed_size(&request), err);
-    if (status == LAKE_OK) {
-        body.size = lake_pb__presign_read_request__pack(&request, body.data);
+    status = client_pack(&request.base, &body, err);
+    if (status == LAKE_OK)
         status = client_action(client, "lake.presign_read", base_buffer_view(&body), &reply, err);
-    }
     if (status == LAKE_OK)
         status = take_reply(&reply, out, err);
     if (reply.size > 0)
