@@ -12,9 +12,10 @@
 
 #include <cmocka.h>
 
+#include "fake_server.h"
+
 static struct {
-    struct rpc_authenticator *anyone;
-    struct rpc_server *server;
+    struct fake_server server;
     struct query_metasrv *metasrv;
     struct query_directory *directory;
     atomic_int asked;
@@ -22,23 +23,6 @@ static struct {
     _Atomic uint64_t generation; /* has as many tables */
     atomic_bool broken;          /* answers bytes that are none */
 } fake;
-
-static ProtobufCBinaryData binary(const char *text)
-{
-    return (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
-}
-
-static lake_status send_result(struct rpc_call *call, struct lake_bytes bytes,
-                               struct lake_error *err)
-{
-    struct base_buffer reply;
-    base_buffer_init(&reply, 1 << 20);
-    lake_status status = flight_result_encode(bytes, &reply, err);
-    if (status == LAKE_OK)
-        status = flight_send_bytes(flight_sender_of_call(call), base_buffer_view(&reply), err);
-    base_buffer_fini(&reply);
-    return status;
-}
 
 /* Tables "Ns<i>.Table<i>", in an order that is not theirs. */
 static lake_status send_tables(struct rpc_call *call, uint64_t generation, struct lake_error *err)
@@ -50,7 +34,6 @@ static lake_status send_tables(struct rpc_call *call, uint64_t generation, struc
     LakePb__TableName names[MOST];
     LakePb__Registration *pointers[MOST];
     char text[MOST][2][32];
-    uint8_t bytes[16384];
     LakePb__CatalogSnapshotReply reply = LAKE_PB__CATALOG_SNAPSHOT_REPLY__INIT;
     size_t count = (size_t)BASE_MIN(generation, (uint64_t)MOST);
     for (size_t i = 0; i < count; i++) {
@@ -60,77 +43,52 @@ static lake_status send_tables(struct rpc_call *call, uint64_t generation, struc
         snprintf(text[i][0], sizeof(text[i][0]), "Ns%zu", number);
         snprintf(text[i][1], sizeof(text[i][1]), "Table%zu", number);
         names[i].has_namespace_name = names[i].has_table = 1;
-        names[i].namespace_name = binary(text[i][0]);
-        names[i].table = binary(text[i][1]);
+        names[i].namespace_name = fake_binary(text[i][0]);
+        names[i].table = fake_binary(text[i][1]);
         tables[i].name = &names[i];
         tables[i].has_location = 1;
-        tables[i].location = binary("file:///somewhere");
+        tables[i].location = fake_binary("file:///somewhere");
         pointers[i] = &tables[i];
     }
     reply.has_authority = reply.has_generation = 1;
-    reply.authority = binary("registry-1");
+    reply.authority = fake_binary("registry-1");
     reply.generation = generation;
     reply.n_tables = count;
     reply.tables = pointers;
-    assert_true(lake_pb__catalog_snapshot_reply__get_packed_size(&reply) <= sizeof(bytes));
-    size_t size = lake_pb__catalog_snapshot_reply__pack(&reply, bytes);
-    return send_result(call, (struct lake_bytes){bytes, size}, err);
+    return fake_send_message(call, &reply.base, err);
 }
 
-static lake_status answer(struct rpc_call *call, void *context, struct lake_error *err)
+static lake_status answer(struct rpc_call *call, const struct flight_action *asked,
+                          struct lake_error *err)
 {
-    struct rpc_payload payload;
-    struct base_arena *arena;
-    struct flight_action action;
-    bool end = false;
-    (void)context;
-    lake_status status = rpc_call_receive(call, &payload, &end, err);
-    if (status != LAKE_OK)
-        return status;
-    assert_int_equal(base_arena_new(1 << 20, &arena, NULL), LAKE_OK);
-    assert_int_equal(flight_action_decode(payload.bytes, arena, &action, NULL), LAKE_OK);
+    lake_status status;
     LakePb__CatalogSnapshotRequest *request =
-        lake_pb__catalog_snapshot_request__unpack(NULL, action.body.size, action.body.data);
+        lake_pb__catalog_snapshot_request__unpack(NULL, asked->body.size, asked->body.data);
     assert_non_null(request);
     uint64_t generation = atomic_load(&fake.generation);
     atomic_fetch_add(&fake.asked, 1);
     if (atomic_load(&fake.broken)) {
-        status = send_result(call, (struct lake_bytes){(const uint8_t *)"\xff\xff", 2}, err);
+        status = fake_send(call, (struct lake_bytes){(const uint8_t *)"\xff\xff", 2}, err);
     } else if (request->has_known_generation && request->known_generation == generation) {
-        uint8_t bytes[16];
         LakePb__CatalogSnapshotReply reply = LAKE_PB__CATALOG_SNAPSHOT_REPLY__INIT;
         reply.has_not_modified = reply.not_modified = 1;
         atomic_fetch_add(&fake.unchanged, 1);
-        size_t size = lake_pb__catalog_snapshot_reply__pack(&reply, bytes);
-        status = send_result(call, (struct lake_bytes){bytes, size}, err);
+        status = fake_send_message(call, &reply.base, err);
     } else {
         status = send_tables(call, generation, err);
     }
     lake_pb__catalog_snapshot_request__free_unpacked(request, NULL);
-    base_arena_free(arena);
-    rpc_payload_fini(&payload);
     return status;
 }
 
 static int start(void **state)
 {
-    struct rpc_server_options options;
     struct query_options query;
-    char address[64];
     (void)state;
     base_log_set_level(BASE_LOG_ERROR);
-    assert_int_equal(rpc_authenticator_new(NULL, NULL, &fake.anyone, NULL), LAKE_OK);
-    rpc_server_options_init(&options);
-    options.address = "127.0.0.1:0";
-    options.authenticator = fake.anyone;
-    assert_int_equal(rpc_server_new(&options, &fake.server, NULL), LAKE_OK);
-    assert_int_equal(
-        rpc_server_add_method(fake.server, FLIGHT_METHOD_DO_ACTION, false, answer, NULL, NULL),
-        LAKE_OK);
-    assert_int_equal(rpc_server_start(fake.server, NULL), LAKE_OK);
+    fake_server_start(&fake.server, answer, NULL);
     assert_int_equal(query_options_from_environment(&query, NULL), LAKE_OK);
-    snprintf(address, sizeof(address), "127.0.0.1:%d", rpc_server_port(fake.server));
-    query.meta_address = address;
+    query.meta_address = fake.server.address;
     assert_int_equal(query_metasrv_open(&query, &fake.metasrv, NULL), LAKE_OK);
     return 0;
 }
@@ -139,8 +97,7 @@ static int stop(void **state)
 {
     (void)state;
     query_metasrv_free(fake.metasrv);
-    rpc_server_free(fake.server);
-    rpc_authenticator_free(fake.anyone);
+    fake_server_stop(&fake.server);
     return 0;
 }
 

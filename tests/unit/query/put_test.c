@@ -14,14 +14,15 @@
 
 #include <cmocka.h>
 
+#include "fake_server.h"
+
 #define SHA256 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 #define STAGE  "file:///stage/tenants/lab/"
 
 static struct {
     struct temp_directory directory;
-    struct rpc_authenticator *anyone;
+    struct fake_server metasrv;
     struct rpc_authenticator *principals;
-    struct rpc_server *metasrv;
     struct query_server *query;
     struct rpc_channel *channel;
     atomic_int stage_asked;
@@ -33,55 +34,23 @@ static struct {
 
 /* ---- Metasrv ---- */
 
-static lake_status send_result(struct rpc_call *call, const ProtobufCMessage *message,
-                               struct lake_error *err)
+static lake_status answer_action(struct rpc_call *call, const struct flight_action *asked,
+                                 struct lake_error *err)
 {
-    uint8_t bytes[1024];
-    struct base_buffer reply;
-    base_buffer_init(&reply, 4096);
-    size_t size = protobuf_c_message_pack(message, bytes);
-    lake_status status = flight_result_encode((struct lake_bytes){bytes, size}, &reply, err);
-    if (status == LAKE_OK)
-        status = flight_send_bytes(flight_sender_of_call(call), base_buffer_view(&reply), err);
-    base_buffer_fini(&reply);
-    return status;
-}
-
-static ProtobufCBinaryData binary(const char *text)
-{
-    return (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
-}
-
-static lake_status answer_action(struct rpc_call *call, void *context, struct lake_error *err)
-{
-    struct rpc_payload payload;
-    struct base_arena *arena;
-    struct flight_action action;
-    bool end = false;
-    (void)context;
-    lake_status status = rpc_call_receive(call, &payload, &end, err);
-    if (status != LAKE_OK)
-        return status;
-    assert_int_equal(base_arena_new(1 << 20, &arena, NULL), LAKE_OK);
-    assert_int_equal(flight_action_decode(payload.bytes, arena, &action, NULL), LAKE_OK);
-    if (base_str_equal_c(action.type, "lake.stage")) {
+    if (base_str_equal_c(asked->type, "lake.stage")) {
         LakePb__StageDescriptor stage = LAKE_PB__STAGE_DESCRIPTOR__INIT;
         atomic_fetch_add(&fake.stage_asked, 1);
         stage.has_format_version = stage.has_root_uri = stage.has_kind = 1;
         stage.format_version = 1;
-        stage.kind = binary("local");
-        stage.root_uri = binary("file:///stage");
-        status = send_result(call, &stage.base, err);
-    } else {
-        LakePb__CatalogSnapshotReply snapshot = LAKE_PB__CATALOG_SNAPSHOT_REPLY__INIT;
-        snapshot.has_authority = snapshot.has_generation = 1;
-        snapshot.authority = binary("registry-1");
-        snapshot.generation = 1;
-        status = send_result(call, &snapshot.base, err);
+        stage.kind = fake_binary("local");
+        stage.root_uri = fake_binary("file:///stage");
+        return fake_send_message(call, &stage.base, err);
     }
-    base_arena_free(arena);
-    rpc_payload_fini(&payload);
-    return status;
+    LakePb__CatalogSnapshotReply snapshot = LAKE_PB__CATALOG_SNAPSHOT_REPLY__INIT;
+    snapshot.has_authority = snapshot.has_generation = 1;
+    snapshot.authority = fake_binary("registry-1");
+    snapshot.generation = 1;
+    return fake_send_message(call, &snapshot.base, err);
 }
 
 static lake_status take_append(struct rpc_call *call, void *context, struct lake_error *err)
@@ -118,22 +87,6 @@ static lake_status take_append(struct rpc_call *call, void *context, struct lake
 
 /* ---- Query, and a client of it ---- */
 
-static void start_metasrv(void)
-{
-    struct rpc_server_options options;
-    rpc_server_options_init(&options);
-    options.address = "127.0.0.1:0";
-    options.authenticator = fake.anyone;
-    assert_int_equal(rpc_server_new(&options, &fake.metasrv, NULL), LAKE_OK);
-    assert_int_equal(rpc_server_add_method(fake.metasrv, FLIGHT_METHOD_DO_ACTION, false,
-                                           answer_action, NULL, NULL),
-                     LAKE_OK);
-    assert_int_equal(
-        rpc_server_add_method(fake.metasrv, FLIGHT_METHOD_DO_PUT, false, take_append, NULL, NULL),
-        LAKE_OK);
-    assert_int_equal(rpc_server_start(fake.metasrv, NULL), LAKE_OK);
-}
-
 static int start(void **state)
 {
     char path[512];
@@ -150,12 +103,10 @@ static int start(void **state)
           file);
     fclose(file);
     assert_int_equal(chmod(path, 0600), 0);
-    assert_int_equal(rpc_authenticator_new(NULL, NULL, &fake.anyone, NULL), LAKE_OK);
     assert_int_equal(rpc_authenticator_new(path, NULL, &fake.principals, NULL), LAKE_OK);
-    start_metasrv();
+    fake_server_start(&fake.metasrv, answer_action, take_append);
     assert_int_equal(query_options_from_environment(&options, NULL), LAKE_OK);
-    snprintf(address, sizeof(address), "127.0.0.1:%d", rpc_server_port(fake.metasrv));
-    options.meta_address = address;
+    options.meta_address = fake.metasrv.address;
     options.authenticator = fake.principals;
     assert_int_equal(query_server_open(&options, &fake.query, NULL), LAKE_OK);
     assert_int_equal(query_server_start(fake.query, NULL), LAKE_OK);
@@ -173,9 +124,8 @@ static int stop(void **state)
     (void)state;
     rpc_channel_unref(fake.channel);
     query_server_free(fake.query);
-    rpc_server_free(fake.metasrv);
+    fake_server_stop(&fake.metasrv);
     rpc_authenticator_free(fake.principals);
-    rpc_authenticator_free(fake.anyone);
     temp_directory_remove(&fake.directory);
     return 0;
 }
@@ -201,8 +151,8 @@ static void descriptor_of(const char *type_url, const char *namespace_name, size
     LakePb__TableName name = LAKE_PB__TABLE_NAME__INIT;
     memset(id, 'a', sizeof(id));
     name.has_namespace_name = name.has_table = 1;
-    name.namespace_name = binary(namespace_name);
-    name.table = binary("t");
+    name.namespace_name = fake_binary(namespace_name);
+    name.table = fake_binary("t");
     command.name = &name;
     command.has_operation_id = 1;
     command.operation_id = (ProtobufCBinaryData){id_bytes, (uint8_t *)id};
