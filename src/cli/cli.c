@@ -169,7 +169,7 @@ int cli_next(struct cli_options *options, const char *const *names, int argc, ch
     return CLI_END;
 }
 
-int cli_help(const struct cli_command *command)
+static int print_help(const struct cli_command *command)
 {
     fputs(command->usage, stdout);
     fputs("\nOptions of every command are listed by: lake --help\n", stdout);
@@ -212,11 +212,12 @@ static int print_version(void)
 int cli_stop(const struct cli_command *command, int code)
 {
     if (code == CLI_HELP)
-        return cli_help(command);
+        return print_help(command);
     return code == CLI_VERSION ? print_version() : CLI_EXIT_USAGE;
 }
 
-bool cli_reader_is_gone(const struct lake_error *err)
+/* The failure of a write whose reader has gone: there is nothing to say. */
+static bool reader_is_gone(const struct lake_error *err)
 {
     return err->code != LAKE_OK && strstr(err->message, strerror(EPIPE)) != NULL &&
            cli_pipe_is_broken(stdout);
@@ -234,7 +235,7 @@ static void print_plain(FILE *out, const char *before, const char *text)
 
 int cli_fail(const struct cli_options *options, const struct lake_error *err)
 {
-    if (cli_reader_is_gone(err))
+    if (reader_is_gone(err))
         return CLI_EXIT_PIPE;
     if (options->json) {
         fputs("{\"error\":", stderr);

@@ -60,8 +60,7 @@ enum {
 };
 int cli_next(struct cli_options *options, const char *const *names, int argc, char **argv,
              int *index, const char **value);
-/* Prints usage to stdout or, after a message on stderr, a hint at it. */
-int cli_help(const struct cli_command *command);
+/* A message on stderr, with a hint at the usage. Returns CLI_EXIT_USAGE. */
 int cli_usage_error(const struct cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* CLI_EXIT_OK, or what to end with after having said what is wrong: "namespace.table"; an operation
@@ -72,18 +71,28 @@ bool cli_is_address(const char *text); /* "host:port" */
 /* Ends an option loop: help, the version, or a wrong option. */
 int cli_stop(const struct cli_command *command, int code);
 /* "lake: <message>", with the cause beneath it; as JSON with --json. Returns CLI_EXIT_FAILED. */
-/* table_change.c: `lake table delete` and `update`, after the verb. */
-int cli_table_change(struct cli_options *options, bool update, int argc, char **argv);
-/* table_cleanup.c: `lake table cleanup`, after the verb. */
-int cli_table_cleanup(struct cli_options *options, int argc, char **argv);
+int cli_fail(const struct cli_options *options, const struct lake_error *err);
+
+/* ---- verbs of a command ---- */
+
 struct cli_verb {
     const char *name;
-    int (*run)(struct cli_options *options, int argc, char **argv);
+    int (*run)(struct cli_options *options, int argc, char **argv); /* what comes after the verb */
 };
 /* NULL: `name` is none of them. */
 const struct cli_verb *cli_find_verb(const struct cli_verb *verbs, size_t count, const char *name);
 
-/* table_versions.c: the verbs about a table's versions, and the arguments that they take. */
+/* table_change.c: `lake table delete` and `update`, after the verb. */
+int cli_table_change(struct cli_options *options, bool update, int argc, char **argv);
+/* table_cleanup.c: `lake table cleanup`, after the verb. */
+int cli_table_cleanup(struct cli_options *options, int argc, char **argv);
+/* table_versions.c: the verbs about a table's versions. NULL: `verb` is none of them. */
+const struct cli_verb *cli_table_versions(const char *verb);
+/* table_refs.c: `lake table tag` and `branch`, after the verb. */
+int cli_table_tag(struct cli_options *options, int argc, char **argv);
+int cli_table_branch(struct cli_options *options, int argc, char **argv);
+
+/* table_versions.c: the arguments that most of these verbs take. */
 #define CLI_TABLE_MAX_POSITIONAL 3
 struct cli_table_arguments {
     const char *positional[CLI_TABLE_MAX_POSITIONAL];
@@ -98,14 +107,6 @@ struct cli_table_arguments {
 int cli_table_arguments(struct cli_options *options, const char *const *names, size_t wanted,
                         const char *missing, int argc, char **argv,
                         struct cli_table_arguments *out);
-bool cli_parse_version(const char *text, uint64_t *out);
-/* NULL: `verb` is none of them. */
-const struct cli_verb *cli_table_versions(const char *verb);
-/* table_refs.c: `lake table tag` and `branch`, after the verb. */
-int cli_table_tag(struct cli_options *options, int argc, char **argv);
-int cli_table_branch(struct cli_options *options, int argc, char **argv);
-
-int cli_fail(const struct cli_options *options, const struct lake_error *err);
 
 /* pending.c: `lake client pending …`, what comes after these words. */
 int cli_run_pending(struct cli_options *options, int argc, char **argv);
@@ -171,9 +172,10 @@ lake_status cli_value_text(const struct ArrowSchema *schema, const struct ArrowA
                            int64_t row, struct base_buffer *out, struct lake_error *err);
 lake_status cli_value_json(const struct ArrowSchema *schema, const struct ArrowArrayView *view,
                            int64_t row, struct base_buffer *out, struct lake_error *err);
-/* Columns on a terminal that `text` takes. */
-size_t cli_text_width(struct lake_str text);
 void cli_print_json_string(FILE *out, const char *text);
+/* "2026-11-30T13:00:00Z"; empty for a time that has no such form. */
+#define CLI_TIME_BYTES 40
+void cli_format_time(int64_t unix_ms, char out[CLI_TIME_BYTES]);
 
 /* interrupt.c: from now on SIGINT, SIGTERM and SIGHUP make cli_progress_update cancel its transfer,
  * the second of them ends the process. Those that are ignored stay so. */
@@ -204,7 +206,5 @@ lake_status cli_append_plain(struct base_buffer *out, struct lake_str text, bool
 bool cli_pipe_is_broken(FILE *out);
 /* The failure of a write to `out`. */
 lake_status cli_write_failed(FILE *out, struct lake_error *err);
-/* True for the failure of a write whose reader has gone: there is nothing to say. */
-bool cli_reader_is_gone(const struct lake_error *err);
 
 #endif

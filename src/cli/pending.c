@@ -7,13 +7,9 @@
 static void print_time(const char *operation_id)
 {
     struct base_uuid uuid;
-    char text[32] = "?";
-    struct tm parts;
-    if (base_uuid_parse(base_str_of(operation_id), &uuid)) {
-        time_t seconds = (time_t)(base_uuid7_unix_ms(&uuid) / 1000);
-        if (gmtime_r(&seconds, &parts) != NULL)
-            (void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-    }
+    char text[CLI_TIME_BYTES] = "?";
+    if (base_uuid_parse(base_str_of(operation_id), &uuid))
+        cli_format_time(base_uuid7_unix_ms(&uuid), text);
     printf("%s  %s\n", operation_id, text);
 }
 

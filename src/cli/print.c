@@ -6,6 +6,7 @@
 #include <lance/lance.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -33,6 +34,15 @@ void cli_print_json_string(FILE *out, const char *text)
     if (base_json_append_string(&buffer, base_str_of(text), NULL) == LAKE_OK)
         fwrite(buffer.data, 1, buffer.size, out);
     base_buffer_fini(&buffer);
+}
+
+void cli_format_time(int64_t unix_ms, char out[CLI_TIME_BYTES])
+{
+    struct tm parts;
+    time_t seconds = (time_t)(unix_ms / 1000);
+    out[0] = '\0';
+    if (gmtime_r(&seconds, &parts) != NULL)
+        (void)strftime(out, CLI_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &parts);
 }
 
 /* Bytes of the character at `text`, and its columns; broken UTF-8 counts byte by byte. */
@@ -84,7 +94,8 @@ lake_status cli_write_failed(FILE *out, struct lake_error *err)
     return base_fail_errno(err, code, "cannot write the result");
 }
 
-size_t cli_text_width(struct lake_str text)
+/* Columns on a terminal that `text` takes. */
+static size_t text_width(struct lake_str text)
 {
     size_t total = 0;
     for (size_t at = 0; at < text.size;) {
@@ -229,7 +240,7 @@ static char *cut_cell(struct lake_str text)
 
 static void print_cell(FILE *out, const char *text, size_t width, bool right, bool last)
 {
-    size_t used = cli_text_width(base_str_of(text));
+    size_t used = text_width(base_str_of(text));
     size_t pad = used < width ? width - used : 0;
     if (right)
         fprintf(out, "%*s%s", (int)pad, "", text);
@@ -243,10 +254,10 @@ static void print_page(struct printer *printer, struct table *table)
     size_t columns = (size_t)printer->schema->n_children;
     if (!table->headed) {
         for (size_t c = 0; c < columns; c++) {
-            table->widths[c] = cli_text_width(base_str_of(table->names[c]));
+            table->widths[c] = text_width(base_str_of(table->names[c]));
             for (size_t i = c; i < table->cell_count; i += columns)
                 table->widths[c] =
-                    BASE_MAX(table->widths[c], cli_text_width(base_str_of(table->cells[i])));
+                    BASE_MAX(table->widths[c], text_width(base_str_of(table->cells[i])));
         }
         for (size_t c = 0; c < columns; c++)
             print_cell(printer->out, table->names[c], table->widths[c], table->right[c],

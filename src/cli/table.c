@@ -219,34 +219,21 @@ static lake_status print_info(const struct cli_options *options, const struct la
     return status;
 }
 
-/* The one table that describe and drop take; NULL after saying what is wrong. */
-static const char *one_table(struct cli_options *options, int argc, char **argv, int *code)
+/* The one table that describe, drop and compact take. CLI_EXIT_OK, or what to end with. */
+static int one_table(struct cli_options *options, int argc, char **argv, const char **table)
 {
     static const char *const names[] = {NULL};
-    const char *table = NULL;
-    const char *value = NULL;
-    int index = 0;
-    for (int which; (which = cli_next(options, names, argc, argv, &index, &value)) != CLI_END;) {
-        if (which != CLI_ARGUMENT) {
-            *code = cli_stop(&cli_table, which);
-            return NULL;
-        }
-        if (table != NULL) {
-            *code = cli_usage_error(&cli_table, "unexpected argument %s", value);
-            return NULL;
-        }
-        table = value;
-    }
-    *code = table == NULL ? cli_usage_error(&cli_table, "which table?")
-                          : cli_check_table(&cli_table, table);
-    return *code == CLI_EXIT_OK ? table : NULL;
+    struct cli_table_arguments arguments = {.count = 0};
+    int code = cli_table_arguments(options, names, 1, "which table?", argc, argv, &arguments);
+    *table = arguments.positional[0];
+    return code;
 }
 
 static int run_describe(struct cli_options *options, int argc, char **argv)
 {
-    int code = CLI_EXIT_OK;
-    const char *table = one_table(options, argc, argv, &code);
-    if (table == NULL)
+    const char *table = NULL;
+    int code = one_table(options, argc, argv, &table);
+    if (code != CLI_EXIT_OK)
         return code;
     struct cli_session session;
     struct lake_table_info info;
@@ -265,9 +252,9 @@ static int run_describe(struct cli_options *options, int argc, char **argv)
 
 static int run_drop(struct cli_options *options, int argc, char **argv)
 {
-    int code = CLI_EXIT_OK;
-    const char *table = one_table(options, argc, argv, &code);
-    if (table == NULL)
+    const char *table = NULL;
+    int code = one_table(options, argc, argv, &table);
+    if (code != CLI_EXIT_OK)
         return code;
     struct cli_session session;
     struct lake_error error = {0};
@@ -315,9 +302,9 @@ static void print_compaction(const struct cli_options *options, const char *tabl
 
 static int run_compact(struct cli_options *options, int argc, char **argv)
 {
-    int code = CLI_EXIT_OK;
-    const char *table = one_table(options, argc, argv, &code);
-    if (table == NULL)
+    const char *table = NULL;
+    int code = one_table(options, argc, argv, &table);
+    if (code != CLI_EXIT_OK)
         return code;
     struct cli_session session;
     struct lake_compaction done;

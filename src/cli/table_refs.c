@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 /* "tag create …": runs the verb that comes first in argv. */
 static int run_verb(struct cli_options *options, const char *what, const struct cli_verb *verbs,
@@ -23,25 +22,46 @@ static int run_verb(struct cli_options *options, const char *what, const struct 
     return verb->run(options, argc - index, argv + index);
 }
 
-/* ---- tags ---- */
-
-static void print_tag(const struct cli_options *options, const char *done, const char *table,
-                      const char *tag, uint64_t version)
+static const char *or_main(const char *branch)
 {
+    return branch[0] == '\0' ? "main" : branch;
+}
+
+/* Deletes a `what`, a tag or a branch, by `delete_it`. */
+static int delete_ref(struct cli_options *options, const char *what, const char *missing,
+                      lake_status (*delete_it)(lake_client *client, const char *table,
+                                               const char *name, struct lake_error *err),
+                      int argc, char **argv)
+{
+    static const char *const names[] = {NULL};
+    struct cli_table_arguments arguments = {.count = 0};
+    struct cli_session session;
+    struct lake_error error = {0};
+    int code = cli_table_arguments(options, names, 2, missing, argc, argv, &arguments);
+    if (code != CLI_EXIT_OK)
+        return code;
+    const char *table = arguments.positional[0];
+    const char *name = arguments.positional[1];
+    lake_status status = cli_session_open(options, &session, &error);
+    if (status == LAKE_OK) {
+        status = delete_it(session.client, table, name, &error);
+        cli_session_close(&session);
+    }
+    if (status != LAKE_OK)
+        return cli_fail(options, &error);
     if (options->json) {
-        printf("{\"%s\":", done);
-        cli_print_json_string(stdout, tag);
+        fputs("{\"deleted\":", stdout);
+        cli_print_json_string(stdout, name);
         fputs(",\"table\":", stdout);
         cli_print_json_string(stdout, table);
-        if (version > 0)
-            printf(",\"version\":%" PRIu64, version);
         fputs("}\n", stdout);
-    } else if (version > 0) {
-        printf("%s version %" PRIu64 " of %s as %s\n", done, version, table, tag);
     } else {
-        printf("%s tag %s of %s\n", done, tag, table);
+        printf("deleted %s %s of %s\n", what, name, table);
     }
+    return CLI_EXIT_OK;
 }
+
+/* ---- tags ---- */
 
 static int tag_create(struct cli_options *options, int argc, char **argv)
 {
@@ -54,38 +74,31 @@ static int tag_create(struct cli_options *options, int argc, char **argv)
                                    argc, argv, &arguments);
     if (code != CLI_EXIT_OK)
         return code;
+    const char *table = arguments.positional[0];
+    const char *tag = arguments.positional[1];
     lake_status status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
-        status = lake_create_tag(session.client, arguments.positional[0], arguments.positional[1],
-                                 arguments.version, &tagged, &error);
+        status = lake_create_tag(session.client, table, tag, arguments.version, &tagged, &error);
         cli_session_close(&session);
     }
     if (status != LAKE_OK)
         return cli_fail(options, &error);
-    print_tag(options, "tagged", arguments.positional[0], arguments.positional[1], tagged);
+    if (options->json) {
+        fputs("{\"tagged\":", stdout);
+        cli_print_json_string(stdout, tag);
+        fputs(",\"table\":", stdout);
+        cli_print_json_string(stdout, table);
+        printf(",\"version\":%" PRIu64 "}\n", tagged);
+    } else {
+        printf("tagged version %" PRIu64 " of %s as %s\n", tagged, table, tag);
+    }
     return CLI_EXIT_OK;
 }
 
 static int tag_delete(struct cli_options *options, int argc, char **argv)
 {
-    static const char *const names[] = {NULL};
-    struct cli_table_arguments arguments = {.count = 0};
-    struct cli_session session;
-    struct lake_error error = {0};
-    int code = cli_table_arguments(options, names, 2, "which table, and which tag of it?", argc,
-                                   argv, &arguments);
-    if (code != CLI_EXIT_OK)
-        return code;
-    lake_status status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        status = lake_delete_tag(session.client, arguments.positional[0], arguments.positional[1],
-                                 &error);
-        cli_session_close(&session);
-    }
-    if (status != LAKE_OK)
-        return cli_fail(options, &error);
-    print_tag(options, "deleted", arguments.positional[0], arguments.positional[1], 0);
-    return CLI_EXIT_OK;
+    return delete_ref(options, "tag", "which table, and which tag of it?", lake_delete_tag, argc,
+                      argv);
 }
 
 static void print_tags(const struct cli_options *options, const struct lake_tag_list *list)
@@ -98,7 +111,7 @@ static void print_tags(const struct cli_options *options, const struct lake_tag_
             fputs(i > 0 ? ",{\"tag\":" : "{\"tag\":", stdout);
             cli_print_json_string(stdout, tag->name);
             printf(",\"version\":%" PRIu64 ",\"branch\":", tag->version);
-            cli_print_json_string(stdout, tag->branch[0] == '\0' ? "main" : tag->branch);
+            cli_print_json_string(stdout, or_main(tag->branch));
             fputs("}", stdout);
         } else {
             printf("%s\tversion %" PRIu64 "%s%s\n", tag->name, tag->version,
@@ -140,11 +153,6 @@ int cli_table_tag(struct cli_options *options, int argc, char **argv)
 
 /* ---- branches ---- */
 
-static const char *or_main(const char *branch)
-{
-    return branch[0] == '\0' ? "main" : branch;
-}
-
 static int branch_create(struct cli_options *options, int argc, char **argv)
 {
     static const char *const names[] = {"from=", "version=", NULL};
@@ -185,42 +193,14 @@ static int branch_create(struct cli_options *options, int argc, char **argv)
 
 static int branch_delete(struct cli_options *options, int argc, char **argv)
 {
-    static const char *const names[] = {NULL};
-    struct cli_table_arguments arguments = {.count = 0};
-    struct cli_session session;
-    struct lake_error error = {0};
-    int code = cli_table_arguments(options, names, 2, "which table, and which branch of it?", argc,
-                                   argv, &arguments);
-    if (code != CLI_EXIT_OK)
-        return code;
-    const char *table = arguments.positional[0];
-    const char *branch = arguments.positional[1];
-    lake_status status = cli_session_open(options, &session, &error);
-    if (status == LAKE_OK) {
-        status = lake_delete_branch(session.client, table, branch, &error);
-        cli_session_close(&session);
-    }
-    if (status != LAKE_OK)
-        return cli_fail(options, &error);
-    if (options->json) {
-        fputs("{\"deleted\":", stdout);
-        cli_print_json_string(stdout, branch);
-        fputs(",\"table\":", stdout);
-        cli_print_json_string(stdout, table);
-        fputs("}\n", stdout);
-    } else {
-        printf("deleted branch %s of %s\n", branch, table);
-    }
-    return CLI_EXIT_OK;
+    return delete_ref(options, "branch", "which table, and which branch of it?", lake_delete_branch,
+                      argc, argv);
 }
 
 static void print_branch(const struct cli_options *options, const struct lake_branch *branch)
 {
-    char time[40] = "";
-    struct tm parts;
-    time_t seconds = (time_t)(branch->created_unix_ms / 1000);
-    if (gmtime_r(&seconds, &parts) != NULL)
-        (void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    char time[CLI_TIME_BYTES];
+    cli_format_time(branch->created_unix_ms, time);
     if (!options->json) {
         printf("%s\tfrom version %" PRIu64 " of %s\t%s\n", branch->name, branch->parent_version,
                or_main(branch->parent), time);

@@ -3,12 +3,11 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_VERSIONS 20
 #define MAX_VERSIONS     256 /* that lake_table_history gives */
 
-bool cli_parse_version(const char *text, uint64_t *out)
+static bool parse_version(const char *text, uint64_t *out)
 {
     return base_str_to_u64(base_str_of(text), out) && *out > 0;
 }
@@ -24,7 +23,7 @@ int cli_table_arguments(struct cli_options *options, const char *const *names, s
         } else if (which >= 0 && names[which][0] == 'f') {
             out->from = value;
         } else if (which >= 0) {
-            if (!cli_parse_version(value, names[which][0] == 'l' ? &out->limit : &out->version))
+            if (!parse_version(value, names[which][0] == 'l' ? &out->limit : &out->version))
                 return cli_usage_error(&cli_table, "--%s takes a number from 1, not %s",
                                        names[which], value);
         } else if (which != CLI_ARGUMENT) {
@@ -56,7 +55,7 @@ static int run_restore(struct cli_options *options, int argc, char **argv)
         return code;
     const char *table = arguments.positional[0];
     uint64_t version = 0;
-    if (!cli_parse_version(arguments.positional[1], &version))
+    if (!parse_version(arguments.positional[1], &version))
         return cli_usage_error(&cli_table, "a version is a number from 1, not %s",
                                arguments.positional[1]);
     lake_status status = cli_session_open(options, &session, &error);
@@ -86,11 +85,8 @@ static int run_restore(struct cli_options *options, int argc, char **argv)
 
 static void print_version(const struct cli_options *options, const struct lake_version_info *info)
 {
-    char time[40] = "";
-    struct tm parts;
-    time_t seconds = (time_t)(info->timestamp_unix_ms / 1000);
-    if (gmtime_r(&seconds, &parts) != NULL)
-        (void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    char time[CLI_TIME_BYTES];
+    cli_format_time(info->timestamp_unix_ms, time);
     if (!options->json) {
         printf("%" PRIu64 "\t%s\t%s\t%" PRIu64 " rows\t%" PRIu64 " fragments\t%s\n", info->version,
                time, info->operation, info->row_count, info->fragment_count,
@@ -196,8 +192,8 @@ static int run_diff(struct cli_options *options, int argc, char **argv)
                                    argc, argv, &arguments);
     if (code != CLI_EXIT_OK)
         return code;
-    if (!cli_parse_version(arguments.positional[1], &from) ||
-        !cli_parse_version(arguments.positional[2], &to))
+    if (!parse_version(arguments.positional[1], &from) ||
+        !parse_version(arguments.positional[2], &to))
         return cli_usage_error(&cli_table, "a version is a number from 1");
     lake_status status = cli_session_open(options, &session, &error);
     if (status == LAKE_OK) {
