@@ -188,8 +188,7 @@ def test_case_L21_kill_at_fault_point_under_load(tmp_path, point):
         if load is None:
             load = Load(load_tables, 7, server.location)
         load.serve_at(server.location)
-        assert server.process.wait(timeout=60) == -9, f"{point} was not passed {nth} times"
-        server.process.stdout.close()
+        server.wait_killed(f"{point} was not passed {nth} times")
     server = start(tmp_path)
     load.serve_at(server.location)
     load.finish()

@@ -68,8 +68,7 @@ def test_killed_at_a_fault_point_under_load(tmp_path, point):
         if load is None:
             load = Load(tables, 11, server.location)
         load.serve_at(server.location)
-        assert server.process.wait(timeout=60) == -9, f"{point} was not passed {nth} times"
-        server.process.stdout.close()
+        server.wait_killed(f"{point} was not passed {nth} times")
     server = start(tmp_path, compaction=True)
     load.serve_at(server.location)
     time.sleep(0.3)

@@ -50,9 +50,7 @@ def test_a_change_happens_once_wherever_the_server_dies(tmp_path, verb, point):
 
     dying = LakeServer(data_dir, env={"LAKE_FAULT": f"{point}:1:kill"})
     assert dying.run(*arguments, check=False).returncode != 0
-    assert dying.process.wait(timeout=30) == -9
-    dying.process.stdout.close()
-    dying.log.close()
+    assert dying.stop() == -9
     found = state(data_dir)
     assert found == ((before[0] + 1, changed) if point in PUBLISHED else before)
 

@@ -60,8 +60,7 @@ def make(data_dir):
             with flight.FlightClient(server.location) as client:
                 with pytest.raises((flight.FlightError, OSError, RuntimeError)):
                     metasrv.append(client, TABLE, killed, [metasrv.batch_of([100 + i])])
-            assert server.process.wait(timeout=60) == -9
-            server.process.stdout.close()
+            server.wait_killed()
             dead.add((i + 2, killed))
         server = start(data_dir)
         with flight.FlightClient(server.location) as client:
@@ -85,8 +84,7 @@ def test_killed_at_a_fault_point_the_next_one_ends_it(tmp_path, point, nth):
     with flight.FlightClient(server.location) as client:
         with pytest.raises((flight.FlightError, OSError)):
             cleanup(client)
-    assert server.process.wait(timeout=60) == -9
-    server.process.stdout.close()
+    server.wait_killed()
     assert ids_of(tmp_path, TABLE) == list(range(6))
     assert ids_of(tmp_path, TABLE, version=7) == list(range(6)), "one of those that stay"
     server = start(tmp_path)

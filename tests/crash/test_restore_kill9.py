@@ -40,9 +40,7 @@ def test_a_restore_happens_once_wherever_the_server_dies(tmp_path, point):
     arguments = ["table", "restore", "crash.rows", "3", "--operation-id", metasrv.uuid7()]
     dying = LakeServer(data_dir, env={"LAKE_FAULT": f"{point}:1:kill"})
     assert dying.run(*arguments, check=False).returncode != 0
-    assert dying.process.wait(timeout=30) == -9
-    dying.process.stdout.close()
-    dying.log.close()
+    assert dying.stop() == -9
     assert state(data_dir) == ((5, [0, 1]) if point in PUBLISHED else before)
     with LakeServer(data_dir) as server:
         said = json.loads(server.run(*arguments, "--json").stdout)

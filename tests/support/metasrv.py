@@ -44,6 +44,11 @@ class Metasrv:
         self.process.wait()
         self.process.stdout.close()
 
+    def wait_killed(self, why="it was not killed"):
+        """A fault point kills it, or has."""
+        assert self.process.wait(timeout=60) == -signal.SIGKILL, why
+        self.process.stdout.close()
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=30)
