@@ -319,9 +319,6 @@ lake_status flight_sql_update_result_decode(struct lake_bytes bytes, int64_t *re
                                             struct lake_error *err);
 lake_status flight_sql_prepared_put_result_encode(struct lake_bytes handle, struct base_buffer *out,
                                                   struct lake_error *err);
-lake_status flight_sql_prepared_put_result_decode(struct lake_bytes bytes,
-                                                  struct lake_bytes *handle,
-                                                  struct lake_error *err);
 
 /* ---- Flight SQL metadata results ---- */
 
@@ -532,7 +529,6 @@ lake_status flight_stream_writer_write(struct flight_stream_writer *writer,
 lake_status flight_stream_writer_write_metadata(struct flight_stream_writer *writer,
                                                 struct lake_bytes app_metadata,
                                                 struct lake_error *err);
-uint64_t flight_stream_writer_sent_bytes(const struct flight_stream_writer *writer);
 uint64_t flight_stream_writer_sent_rows(const struct flight_stream_writer *writer);
 
 struct flight_stream_reader;
@@ -554,7 +550,6 @@ lake_status flight_stream_reader_next(struct flight_stream_reader *reader, struc
                                       bool *end, struct lake_error *err);
 /* app_metadata of the message that gave the last batch or the schema; valid until the next call. */
 struct lake_bytes flight_stream_reader_app_metadata(const struct flight_stream_reader *reader);
-uint64_t flight_stream_reader_received_bytes(const struct flight_stream_reader *reader);
 /* As an ArrowArrayStream that owns the reader (freed with the stream). `on_release` (may be NULL)
  * runs after that. get_last_error gives the message; on failure the reader is freed, too. */
 lake_status flight_stream_reader_export(struct flight_stream_reader *reader,

@@ -649,9 +649,3 @@ lake_status flight_sql_prepared_put_result_encode(struct lake_bytes handle, stru
 {
     return pack_handle(handle, out, err);
 }
-
-lake_status flight_sql_prepared_put_result_decode(struct lake_bytes bytes,
-                                                  struct lake_bytes *handle, struct lake_error *err)
-{
-    return flight_ticket_decode(bytes, handle, err); /* the same shape: bytes, number 1 */
-}

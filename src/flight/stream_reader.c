@@ -8,7 +8,6 @@ struct flight_stream_reader {
     struct arrow_ipc_decoder *decoder;
     struct base_buffer descriptor;
     struct base_buffer app_metadata;
-    uint64_t received_bytes;
     bool started;
     bool ended;
     /* As an ArrowArrayStream: */
@@ -123,7 +122,6 @@ static lake_status receive(struct flight_stream_reader *reader, bool *end, bool 
     if (reader->ended) {
         return LAKE_OK;
     }
-    reader->received_bytes += payload.bytes.size;
     return decode_payload(reader, &payload, got, kind, out, err);
 }
 
@@ -183,11 +181,6 @@ lake_status flight_stream_reader_next(struct flight_stream_reader *reader, struc
 struct lake_bytes flight_stream_reader_app_metadata(const struct flight_stream_reader *reader)
 {
     return base_buffer_view(&reader->app_metadata);
-}
-
-uint64_t flight_stream_reader_received_bytes(const struct flight_stream_reader *reader)
-{
-    return reader->received_bytes;
 }
 
 /* ---- as an ArrowArrayStream ---- */

@@ -4,7 +4,6 @@ struct flight_stream_writer {
     struct flight_sender sender;
     struct flight_stream_options options;
     struct arrow_ipc_encoder *encoder;
-    uint64_t sent_bytes;
     uint64_t sent_rows;
     bool begun;
 };
@@ -72,7 +71,6 @@ lake_status flight_stream_writer_begin(struct flight_stream_writer *writer,
     if (status != LAKE_OK) {
         return status;
     }
-    writer->sent_bytes += message_bytes(&message);
     return flight_send_ipc(writer->sender, &message, descriptor, app_metadata, err);
 }
 
@@ -110,7 +108,6 @@ static lake_status send_slice(struct flight_stream_writer *writer, struct arrow_
             status = fail_too_large(writer, bytes, is_rows ? "a row" : "a dictionary", err);
         } else if (status == LAKE_OK) {
             status = flight_send_ipc(writer->sender, &messages[i], none, none, err);
-            writer->sent_bytes += bytes;
             writer->sent_rows += is_rows ? (uint64_t)rows : 0;
             continue; /* taken over */
         }
@@ -192,14 +189,8 @@ lake_status flight_stream_writer_write_metadata(struct flight_stream_writer *wri
                                                 struct lake_error *err)
 {
     struct arrow_ipc_message message = {0};
-    writer->sent_bytes += app_metadata.size;
     return flight_send_ipc(writer->sender, &message, (struct lake_bytes){NULL, 0}, app_metadata,
                            err);
-}
-
-uint64_t flight_stream_writer_sent_bytes(const struct flight_stream_writer *writer)
-{
-    return writer->sent_bytes;
 }
 
 uint64_t flight_stream_writer_sent_rows(const struct flight_stream_writer *writer)
