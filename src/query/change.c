@@ -138,7 +138,7 @@ static int64_t look_at_change(void *query, uint32_t times)
     return OVERDUE_REPEAT_MS;
 }
 
-/* All rows as one batch; *rows 0: there are none. */
+/* All rows as one batch, or *end: there are none. */
 static lake_status run(const struct change *change, struct sql_query *query,
                        struct ArrowArray *batch, bool *end, struct lake_error *err)
 {

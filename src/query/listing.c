@@ -261,8 +261,9 @@ static lake_status build_rows(struct query_server *server, const struct rpc_prin
     return LAKE_OK;
 }
 
-lake_status query_send_batch(struct rpc_call *call, const struct ArrowSchema *schema,
-                             struct ArrowArray *array, struct lake_error *err)
+/* Sends one batch as a whole stream; takes `array` over. */
+static lake_status send_batch(struct rpc_call *call, const struct ArrowSchema *schema,
+                              struct ArrowArray *array, struct lake_error *err)
 {
     struct flight_stream_writer *writer = NULL;
     struct arrow_batch *batch = NULL;
@@ -295,7 +296,7 @@ lake_status query_listing_run(struct query_server *server, struct rpc_call *call
     else
         status = build_rows(server, rpc_call_principal(call), command, &schema, &rows, err);
     if (status == LAKE_OK)
-        status = query_send_batch(call, &schema, &rows, err);
+        status = send_batch(call, &schema, &rows, err);
     schema.release(&schema);
     return status;
 }

@@ -184,10 +184,5 @@ lake_status query_put_run(struct query_server *server, struct rpc_call *call,
                           struct lake_error *err);
 
 lake_status query_add_methods(struct query_server *server, struct lake_error *err);
-/* Sends one batch as a whole stream; takes `array` over. */
-lake_status query_send_batch(struct rpc_call *call, const struct ArrowSchema *schema,
-                             struct ArrowArray *array, struct lake_error *err);
-/* What tickets are bound to beside the caller: the registry that they speak of. */
-lake_status query_audience(struct query_server *server, char out[128], struct lake_error *err);
 
 #endif

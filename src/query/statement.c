@@ -11,7 +11,8 @@
 #define OVERDUE_REPEAT_MS 1000
 #define MESSAGE_BYTES     ((size_t)8 * 1024 * 1024)
 
-lake_status query_audience(struct query_server *server, char out[128], struct lake_error *err)
+/* What tickets are bound to beside the caller: the registry that they speak of. */
+static lake_status find_audience(struct query_server *server, char out[128], struct lake_error *err)
 {
     const struct query_snapshot *snapshot = query_directory_snapshot(server->directory);
     struct lake_str authority = snapshot->authority;
@@ -82,7 +83,7 @@ static lake_status seal(struct query_server *server, const struct rpc_principal 
                         struct lake_error *err)
 {
     char audience[128];
-    lake_status status = query_audience(server, audience, err);
+    lake_status status = find_audience(server, audience, err);
     if (status == LAKE_OK)
         status = query_ticket_seal(server->ticket_keys, ticket, principal, base_str_of(audience),
                                    base_clock_unix_ms(), ttl_ms, out, err);
@@ -198,7 +199,7 @@ lake_status query_prepared_open(struct query_server *server, const struct rpc_pr
                                 struct lake_error *err)
 {
     char audience[128];
-    lake_status status = query_audience(server, audience, err);
+    lake_status status = find_audience(server, audience, err);
     if (status == LAKE_OK)
         status = query_ticket_open(server->ticket_keys, handle, QUERY_TICKET_PREPARED, principal,
                                    base_str_of(audience), base_clock_unix_ms(), out, err);
@@ -344,7 +345,7 @@ lake_status query_statement_run(struct query_server *server, struct rpc_call *ca
     struct query_ticket ticket = {0};
     struct query_permit *permit = NULL;
     char audience[128];
-    lake_status status = query_audience(server, audience, err);
+    lake_status status = find_audience(server, audience, err);
     if (status == LAKE_OK)
         status =
             query_ticket_open(server->ticket_keys, sealed_ticket, QUERY_TICKET_STATEMENT, principal,
@@ -379,7 +380,7 @@ lake_status query_statement_cancel(struct query_server *server,
 {
     char audience[128];
     size_t total = 0;
-    lake_status status = query_audience(server, audience, err);
+    lake_status status = find_audience(server, audience, err);
     for (size_t i = 0; i < info->endpoint_count && status == LAKE_OK; i++) {
         struct lake_bytes sealed = {0};
         struct query_ticket ticket = {0};

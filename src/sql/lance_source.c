@@ -321,8 +321,9 @@ static lake_status make_schema(struct source *source, struct lake_error *err)
     return status;
 }
 
-lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_addresses,
-                                 struct sql_source *out, struct lake_error *err)
+/* A source that holds a reference to `dataset`. */
+static lake_status source_new(struct lance_dataset *dataset, bool row_addresses,
+                              struct sql_source *out, struct lake_error *err)
 {
     static const struct sql_source_methods METHODS = {
         .schema = source_schema,
@@ -377,8 +378,8 @@ lake_status sql_query_prepare(struct sql_engine *engine, struct lake_str sql,
                                                   .schema = tables[made].schema,
                                                   .table = tables[made].table,
                                                   .at_version = tables[made].at_version};
-        status = sql_lance_source_new(tables[made].dataset, tables[made].row_addresses,
-                                      &sources[made].source, err);
+        status = source_new(tables[made].dataset, tables[made].row_addresses, &sources[made].source,
+                            err);
     }
     if (status == LAKE_OK) {
         status = sql_query_prepare_sources(engine, sql, sources, table_count, options, out, err);

@@ -26,18 +26,19 @@ static bool same_format(const char *wanted, const char *made)
     return strcmp(wanted, made) == 0;
 }
 
-bool sql_recast_is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made)
+/* True when `made` holds `wanted`'s values in `wanted`'s own layout. */
+static bool is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made)
 {
     if (!same_format(wanted->format, made->format) || wanted->n_children != made->n_children ||
         (wanted->dictionary == NULL) != (made->dictionary == NULL)) {
         return false;
     }
     for (int64_t i = 0; i < wanted->n_children; i++) {
-        if (!sql_recast_is_same(wanted->children[i], made->children[i])) {
+        if (!is_same(wanted->children[i], made->children[i])) {
             return false;
         }
     }
-    return wanted->dictionary == NULL || sql_recast_is_same(wanted->dictionary, made->dictionary);
+    return wanted->dictionary == NULL || is_same(wanted->dictionary, made->dictionary);
 }
 
 /* The pairs of wanted and made formats that append_value knows; "*" at the end is any rest. */
@@ -69,7 +70,7 @@ static bool can_recast(const struct ArrowSchema *wanted, const struct ArrowSchem
     if (depth > MAX_NESTING) {
         return false;
     }
-    if (sql_recast_is_same(wanted, made)) {
+    if (is_same(wanted, made)) {
         return true;
     }
     if (made->dictionary != NULL) {
@@ -350,7 +351,7 @@ lake_status sql_recast_batch(const struct ArrowSchema *wanted, const struct Arro
 {
     for (int64_t i = 0; i < wanted->n_children; i++) {
         const struct ArrowSchema *field = wanted->children[i];
-        if (sql_recast_is_same(field, made->children[i])) {
+        if (is_same(field, made->children[i])) {
             continue;
         }
         struct ArrowArray column = {0};

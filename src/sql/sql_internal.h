@@ -67,9 +67,6 @@ int sql_dictionary_plain_schema(struct ArrowSchema *schema);
  * values than an index counts, ENOMEM; then the array is still to be released. */
 int sql_dictionary_encode(const struct ArrowSchema *wanted, struct ArrowArray *array);
 
-/* recast.c: the Arrow types that the engine cannot make, from those that it makes of them. */
-/* True when `made` holds `wanted`'s values in `wanted`'s own layout. */
-bool sql_recast_is_same(const struct ArrowSchema *wanted, const struct ArrowSchema *made);
 /* A table of a statement over any source; the query takes the source over. */
 struct sql_source_table {
     const char *catalog;
@@ -85,8 +82,5 @@ lake_status sql_query_prepare_sources(struct sql_engine *engine, struct lake_str
                                       struct sql_query **out, struct lake_error *err);
 /* What a batch's 32-bit offsets may reach, lowered by tests (Q05). */
 void sql_query_set_offset_limit(struct sql_query *query, int64_t offset_bytes);
-/* A source that holds a reference to `dataset`. */
-lake_status sql_lance_source_new(struct lance_dataset *dataset, bool row_addresses,
-                                 struct sql_source *out, struct lake_error *err);
 
 #endif
