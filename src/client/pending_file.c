@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "pending_file.h"
 
+#include "files.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,15 +60,6 @@ static lake_status new_file(const char *directory, struct lake_str operation_id,
 
 /* ---- locking ---- */
 
-/* Whether `path` still is the file that was locked: it may have been renamed or removed. */
-static bool is_named(int fd, const char *path)
-{
-    struct stat locked;
-    struct stat named;
-    return fstat(fd, &locked) == 0 && lstat(path, &named) == 0 && locked.st_ino == named.st_ino &&
-           locked.st_dev == named.st_dev;
-}
-
 /* Opens and locks. NOT_FOUND when it is not there, or has gone before it could be locked. */
 static lake_status lock_path(const char *path, int flags, FILE **out, struct lake_error *err)
 {
@@ -80,7 +73,7 @@ static lake_status lock_path(const char *path, int flags, FILE **out, struct lak
                      ? lake_fail(err, LAKE_FAILED_PRECONDITION,
                                  "this append is being sent by another process, or another thread")
                      : base_fail_errno(err, errno, "%s cannot be locked", path);
-    else if (!is_named(fd, path))
+    else if (!client_file_is_named(fd, path))
         status = lake_fail(err, LAKE_NOT_FOUND, "there is no such pending append any more");
     FILE *stream = status == LAKE_OK ? fdopen(fd, "r+") : NULL;
     if (status == LAKE_OK && stream == NULL)
@@ -205,21 +198,6 @@ static int rename_without_overwriting(const char *from, const char *to)
     return 0;
 }
 
-static lake_status sync_directory_of(const char *path, struct lake_error *err)
-{
-    char *directory = base_strndup(path, (size_t)(strrchr(path, '/') - path));
-    if (directory == NULL)
-        return base_fail_no_memory(err, 0);
-    lake_status status = BASE_FAULT("client.append.renamed", err);
-    int fd = status == LAKE_OK ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (status == LAKE_OK && (fd < 0 || fsync(fd) != 0))
-        status = base_fail_errno(err, errno, "directory %s cannot be synced", directory);
-    if (fd >= 0)
-        (void)close(fd);
-    base_free(directory);
-    return status;
-}
-
 /* The name is taken: by the same append, which then goes on with the file that is there. */
 static lake_status join(struct pending_file *file, struct lake_error *err)
 {
@@ -263,7 +241,10 @@ lake_status pending_file_publish(struct pending_file *file, struct lake_error *e
         return status;
     base_free(file->side);
     file->side = NULL;
-    if (sync_directory_of(file->path, err) != LAKE_OK)
+    status = BASE_FAULT("client.append.renamed", err);
+    if (status == LAKE_OK)
+        status = client_sync_directory_of(file->path, err);
+    if (status != LAKE_OK)
         return lake_fail_wrap(err, LAKE_OUTCOME_UNKNOWN,
                               "the append is kept as pending but has not been sent: whether its "
                               "file outlives a crash of this machine is not certain; resume it");
