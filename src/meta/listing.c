@@ -418,8 +418,6 @@ lake_status meta_catalog_snapshot(struct meta_authority *authority,
         return status;
     status = meta_generation_get(authority, "directory", &generation, err);
     if (status == LAKE_OK)
-        status = BASE_FAULT("meta.snapshot.before_scan", err);
-    if (status == LAKE_OK)
         status = full_snapshot(authority, identity, generation, max_reply_bytes, out, err);
     meta_gate_leave(&authority->gates, &claim);
     return status;
