@@ -1,12 +1,11 @@
-/* Files of checkpoints, of pending appends and of downloads. */
+/* Files of checkpoints and of pending appends. */
 #ifndef CLIENT_FILES_H
 #define CLIENT_FILES_H
 
 #include <base/base.h>
 
-/* The directory that holds `path`; base_free it. NULL: no memory. */
-char *client_directory_of(const char *path);
-/* Makes what was named, renamed or removed there outlive a power cut. */
+/* Syncs the directory that holds `path`: what was named, renamed or removed there outlives a power
+ * cut. */
 lake_status client_sync_directory_of(const char *path, struct lake_error *err);
 /* Whether `path` names the file that is open as `fd`: another process may have renamed, removed or
  * replaced it before it was locked. */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "upload_checkpoint.h"
 
+#include "files.h"
 #include "upload_parts.h"
 
 #include <errno.h>
@@ -372,21 +373,6 @@ static lake_status encode(const struct upload_checkpoint *checkpoint, const char
     return status != LAKE_OK ? status : base_buffer_printf(out, err, "]}\n");
 }
 
-static lake_status sync_directory_of(const char *path, struct lake_error *err)
-{
-    char *directory = base_strndup(path, (size_t)(strrchr(path, '/') - path));
-    if (directory == NULL)
-        return base_fail_no_memory(err, 0);
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    lake_status status = LAKE_OK;
-    if (fd < 0 || fsync(fd) != 0)
-        status = base_fail_errno(err, errno, "directory %s cannot be synced", directory);
-    if (fd >= 0)
-        (void)close(fd);
-    base_free(directory);
-    return status;
-}
-
 static lake_status replace_file(const char *path, struct lake_bytes text, struct lake_error *err)
 {
     char *side = base_format("%s.new", path);
@@ -411,7 +397,7 @@ static lake_status replace_file(const char *path, struct lake_bytes text, struct
     if (status != LAKE_OK && fd >= 0)
         (void)unlink(side);
     base_free(side);
-    return status != LAKE_OK ? status : sync_directory_of(path, err);
+    return status != LAKE_OK ? status : client_sync_directory_of(path, err);
 }
 
 lake_status upload_checkpoint_save(struct upload_checkpoint *checkpoint, const char *key,
@@ -436,5 +422,5 @@ lake_status upload_checkpoint_remove(struct upload_checkpoint *checkpoint, struc
     if (unlink(checkpoint->path) != 0 && errno != ENOENT)
         return base_fail_errno(err, errno, "%s cannot be removed", checkpoint->path);
     checkpoint->loaded = false;
-    return sync_directory_of(checkpoint->path, err);
+    return client_sync_directory_of(checkpoint->path, err);
 }

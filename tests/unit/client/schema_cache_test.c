@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
+#include "fake_server.h"
+
 /* ---- a server that knows the schema of every table but those called "missing…" ---- */
 
 static struct {
-    struct rpc_authenticator *authenticator;
-    struct rpc_server *server;
-    char address[64];
+    struct fake_server server;
     atomic_int lookups;
     atomic_int in_flight;
     atomic_int most_in_flight;
@@ -26,28 +26,14 @@ static struct {
     atomic_uint stage_version;
 } fake;
 
-static lake_status send_result(struct rpc_call *call, struct lake_bytes body,
-                               struct lake_error *err)
-{
-    struct base_buffer reply;
-    base_buffer_init(&reply, 65536);
-    lake_status status = flight_result_encode(body, &reply, err);
-    if (status == LAKE_OK)
-        status = flight_send_bytes(flight_sender_of_call(call), base_buffer_view(&reply), err);
-    base_buffer_fini(&reply);
-    return status;
-}
-
 static lake_status answer_stage(struct rpc_call *call, struct lake_error *err)
 {
-    uint8_t bytes[256];
     LakePb__StageDescriptor stage = LAKE_PB__STAGE_DESCRIPTOR__INIT;
     stage.has_format_version = stage.has_root_uri = 1;
     atomic_fetch_add(&fake.stages, 1);
     stage.format_version = atomic_load(&fake.stage_version);
     stage.root_uri = client_binary(LAKE_STR("file:///nowhere/tenants/t"));
-    size_t size = lake_pb__stage_descriptor__pack(&stage, bytes);
-    return send_result(call, (struct lake_bytes){bytes, size}, err);
+    return fake_send_message(call, &stage.base, err);
 }
 
 static lake_status answer_schema(struct rpc_call *call, struct lake_bytes body,
@@ -70,7 +56,6 @@ static lake_status answer_schema(struct rpc_call *call, struct lake_bytes body,
     static const char *const columns[] = {"id:int64"};
     struct ArrowSchema schema;
     struct base_buffer ipc;
-    uint8_t bytes[4096];
     base_buffer_init(&ipc, 4000);
     assert_int_equal(lake_schema_parse(columns, 1, &schema, NULL), LAKE_OK);
     assert_int_equal(arrow_ipc_schema_to_bytes(&schema, &ipc, NULL), LAKE_OK);
@@ -78,54 +63,30 @@ static lake_status answer_schema(struct rpc_call *call, struct lake_bytes body,
     LakePb__Registration registration = LAKE_PB__REGISTRATION__INIT;
     registration.has_schema_ipc = 1;
     registration.schema_ipc = (ProtobufCBinaryData){ipc.size, ipc.data};
-    size_t size = lake_pb__registration__pack(&registration, bytes);
+    lake_status status = fake_send_message(call, &registration.base, err);
     base_buffer_fini(&ipc);
-    return send_result(call, (struct lake_bytes){bytes, size}, err);
+    return status;
 }
 
-static lake_status do_action(struct rpc_call *call, void *context, struct lake_error *err)
+static lake_status answer(struct rpc_call *call, const struct flight_action *asked,
+                          struct lake_error *err)
 {
-    struct rpc_payload payload;
-    struct base_arena *arena;
-    struct flight_action action;
-    bool end = false;
-    (void)context;
-    lake_status status = rpc_call_receive(call, &payload, &end, err);
-    if (status != LAKE_OK)
-        return status;
-    assert_int_equal(base_arena_new(1 << 20, &arena, NULL), LAKE_OK);
-    assert_int_equal(flight_action_decode(payload.bytes, arena, &action, NULL), LAKE_OK);
-    status = base_str_equal_c(action.type, "lake.stage") ? answer_stage(call, err)
-                                                         : answer_schema(call, action.body, err);
-    base_arena_free(arena);
-    rpc_payload_fini(&payload);
-    return status;
+    return base_str_equal_c(asked->type, "lake.stage") ? answer_stage(call, err)
+                                                       : answer_schema(call, asked->body, err);
 }
 
 static int start_server(void **state)
 {
-    struct rpc_server_options options;
     (void)state;
-    rpc_server_options_init(&options);
     atomic_store(&fake.stage_version, 1);
-    options.address = "127.0.0.1:0";
-    options.worker_count = 32;
-    assert_int_equal(rpc_authenticator_new(NULL, NULL, &fake.authenticator, NULL), LAKE_OK);
-    options.authenticator = fake.authenticator;
-    assert_int_equal(rpc_server_new(&options, &fake.server, NULL), LAKE_OK);
-    assert_int_equal(
-        rpc_server_add_method(fake.server, FLIGHT_METHOD_DO_ACTION, false, do_action, NULL, NULL),
-        LAKE_OK);
-    assert_int_equal(rpc_server_start(fake.server, NULL), LAKE_OK);
-    snprintf(fake.address, sizeof(fake.address), "127.0.0.1:%d", rpc_server_port(fake.server));
+    fake_server_start(&fake.server, answer, NULL);
     return 0;
 }
 
 static int stop_server(void **state)
 {
     (void)state;
-    rpc_server_free(fake.server);
-    rpc_authenticator_free(fake.authenticator);
+    fake_server_stop(&fake.server);
     return 0;
 }
 
@@ -135,7 +96,7 @@ static lake_client *connect_with(uint32_t tables, uint32_t ttl_ms)
     lake_client *client = NULL;
     options.schema_cache_tables = tables;
     options.schema_cache_ttl_ms = ttl_ms;
-    assert_int_equal(lake_connect(fake.address, &options, &client, NULL), LAKE_OK);
+    assert_int_equal(lake_connect(fake.server.address, &options, &client, NULL), LAKE_OK);
     atomic_store(&fake.lookups, 0);
     atomic_store(&fake.most_in_flight, 0);
     atomic_store(&fake.delay_ms, 0);
@@ -369,7 +330,7 @@ static void a_stage_of_a_later_version_is_refused(void **state)
     struct lake_error err = {0};
     lake_client *client = NULL;
     atomic_store(&fake.stage_version, 2);
-    assert_int_equal(lake_connect(fake.address, NULL, &client, &err), LAKE_UNIMPLEMENTED);
+    assert_int_equal(lake_connect(fake.server.address, NULL, &client, &err), LAKE_UNIMPLEMENTED);
     assert_non_null(strstr(err.message, "newer than this library"));
     atomic_store(&fake.stage_version, 1);
 }
