@@ -40,6 +40,8 @@ def show(server, env, video, cloud, directory, bound):
         "--json").stdout)
     assert rows == [{"name": "first recording", "v": file_digest(video), "m": "model/ply"}]
     assert video.stat().st_size > (bound + 16) * MIB
+    for path in (video, *out.iterdir()):
+        path.unlink()
     if not server.is_sanitized():
         assert peak < bound, f"{peak} MiB"
     return said

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -70,6 +71,9 @@ class S3Server:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.log.close()
+        for child in self.directory.iterdir():  # pytest would keep them for three sessions
+            if child.is_dir():
+                shutil.rmtree(child)
 
     def boto3(self, **config):
         import boto3
