@@ -70,6 +70,20 @@ static uint64_t array_at(const struct encoded_array *array, uint64_t i)
     return array->width == 4 ? array->base + base_load_u32le(at) : base_load_u64le(at);
 }
 
+/* Ascending numbers from `start` on, all below `end`: what may be searched by halving. */
+static bool ascends_within(const struct encoded_array *array, uint64_t start, uint64_t end)
+{
+    uint64_t least = start;
+    for (uint64_t i = 0; i < array->count; i++) {
+        uint64_t number = array_at(array, i);
+        if (number < least || number >= end) {
+            return false;
+        }
+        least = number + 1;
+    }
+    return true;
+}
+
 static bool parse_range(const struct lance_wire_field *outer, struct segment *out)
 {
     struct base_cursor cursor = base_cursor_of(outer->bytes);
@@ -112,7 +126,9 @@ static bool parse_segment(struct lake_bytes message, struct segment *out)
     }
     uint64_t length = out->end - out->start;
     if (good && out->kind == SEGMENT_RANGE_WITH_HOLES) {
-        good = out->array.count <= length;
+        good = ascends_within(&out->array, out->start, out->end);
+    } else if (good && out->kind == SEGMENT_SORTED_ARRAY) {
+        good = ascends_within(&out->array, 0, UINT64_MAX);
     } else if (good && out->kind == SEGMENT_RANGE_WITH_BITMAP) {
         good = out->bitmap.size >= length / 8 + (length % 8 != 0);
     }

@@ -226,6 +226,40 @@ static void damaged_sequences_are_errors_or_numbers_but_nothing_worse(void **sta
     }
 }
 
+/* What is searched by halving must ascend, and holes lie within their range. */
+static void numbers_out_of_order_are_damage(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t kind;
+        uint64_t numbers[2]; /* holes of the range [10, 20), or the numbers themselves */
+        lake_status status;
+    } cases[] = {{2, {11, 14}, LAKE_OK},        {2, {14, 11}, LAKE_DATA_LOSS},
+                 {2, {11, 11}, LAKE_DATA_LOSS}, {2, {9, 11}, LAKE_DATA_LOSS},
+                 {2, {11, 20}, LAKE_DATA_LOSS}, {4, {3, 7}, LAKE_OK},
+                 {4, {7, 3}, LAKE_DATA_LOSS},   {4, {3, 3}, LAKE_DATA_LOSS}};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+        struct base_buffer range, segment, sequence;
+        uint64_t number;
+        base_buffer_init(&range, 1024);
+        base_buffer_init(&segment, 1024);
+        base_buffer_init(&sequence, 1024);
+        put_number(&range, 1, 10);
+        put_number(&range, 2, 20);
+        put_array(&range, 3, cases[i].numbers, 2, 1);
+        if (cases[i].kind == 2)
+            put_bytes(&segment, 2, &range);
+        else
+            put_array(&segment, 4, cases[i].numbers, 2, 1);
+        put_bytes(&sequence, 1, &segment);
+        assert_int_equal(lance_row_ids_read(base_buffer_view(&sequence), 0, 1, &number, NULL),
+                         cases[i].status);
+        base_buffer_fini(&range);
+        base_buffer_fini(&segment);
+        base_buffer_fini(&sequence);
+    }
+}
+
 /* Of a table of pylance 14: 20 rows, 10 more, three of the first updated, one deleted, compacted.
  */
 static void what_pylance_wrote_is_read(void **state)
@@ -256,6 +290,7 @@ int main(void)
         cmocka_unit_test(any_range_of_any_form_reads_as_the_plain_numbers),
         cmocka_unit_test(numbers_of_any_form_are_found_where_they_stand),
         cmocka_unit_test(damaged_sequences_are_errors_or_numbers_but_nothing_worse),
+        cmocka_unit_test(numbers_out_of_order_are_damage),
         cmocka_unit_test(what_pylance_wrote_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
