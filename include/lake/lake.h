@@ -116,6 +116,58 @@ lake_status lake_connect(const char *address, const struct lake_connect_options 
 lake_status lake_connect_query_only(const char *address, const struct lake_connect_options *options,
                                     lake_client **out, struct lake_error *err);
 
+#define LAKE_OBJECT_VERSION_BYTES 128
+
+struct lake_object_info {
+    uint64_t size_bytes;
+    /* Says which bytes these are, such as S3's ETag; empty when the store cannot tell. */
+    char version[LAKE_OBJECT_VERSION_BYTES];
+};
+
+/*
+ * A store of the caller's own, by which a client reaches the stage: through a proxy, with keys of
+ * its own, in an emulator, or with faults for a test. Keys are relative to the caller's stage and
+ * have at most 1,024 bytes. Every function may be called from several threads, but of one writer
+ * one at a time. A failure is any status but LAKE_OK; `err`, never NULL, may be filled with its
+ * code and a message, else the library says what was tried.
+ */
+struct lake_store_methods {
+    uint32_t version; /* 1 */
+    /* NOT_FOUND when there is no such object. */
+    lake_status (*stat)(void *context, const char *key, struct lake_object_info *out,
+                        struct lake_error *err);
+    /* Exactly `size_bytes` from `offset` into `out`: OUT_OF_RANGE when the object is shorter,
+     * FAILED_PRECONDITION when `object_version` is not empty and no longer that of the object. */
+    lake_status (*read_range)(void *context, const char *key, const char *object_version,
+                              uint64_t offset, size_t size_bytes, uint8_t *out,
+                              struct lake_error *err);
+    /* A writer shows nothing before its commit, which is durable, and ALREADY_EXISTS when
+     * `only_if_absent` and the key is taken. Commit and abort each end it, whatever they return. */
+    lake_status (*writer_open)(void *context, const char *key, bool only_if_absent, void **writer,
+                               struct lake_error *err);
+    lake_status (*writer_write)(void *writer, const uint8_t *data, size_t size_bytes,
+                                struct lake_error *err);
+    lake_status (*writer_commit)(void *writer, struct lake_error *err);
+    void (*writer_abort)(void *writer);
+    /* NOT_FOUND is taken for success. */
+    lake_status (*remove)(void *context, const char *key, struct lake_error *err);
+    void (*free)(void *context); /* NULL: nothing to free */
+};
+#define LAKE_STORE_METHODS_INIT \
+    {                           \
+        .version = 1            \
+    }
+
+/*
+ * Like lake_connect, but objects go to and come from `store` (copied) with its `context`, which is
+ * the client's once this returns LAKE_OK: freed with the last reference, else still the caller's.
+ * Objects are written front to back, so uploads do not go on where they stopped; there are no
+ * presigned URLs (UNIMPLEMENTED). Query reads the same stage by its own means (SDK-1).
+ */
+lake_status lake_connect_with_store(const char *address, const struct lake_connect_options *options,
+                                    const struct lake_store_methods *store, void *context,
+                                    lake_client **out, struct lake_error *err);
+
 /* Another reference to the same client, with the same connections and caches. Thread-safe. */
 lake_client *lake_client_ref(lake_client *client);
 /* Gives a reference back; the last one closes the connections. NULL is allowed. */

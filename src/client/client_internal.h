@@ -73,6 +73,16 @@ lake_status client_action_within(lake_client *client, int64_t timeout_ms, const 
 /* The caller's stage as a store. FAILED_PRECONDITION for a query-only client. Borrowed. */
 lake_status client_stage(lake_client *client, struct storage_store **out, struct lake_error *err);
 
+/* ---- caller_store.c ---- */
+
+/* INVALID_ARGUMENT: of another version, or without one of its functions. */
+lake_status client_caller_store_check(const struct lake_store_methods *methods,
+                                      struct lake_error *err);
+/* `context` is the store's on success only. */
+lake_status client_caller_store_new(const struct lake_store_methods *methods, void *context,
+                                    const char *uri, struct storage_store **out,
+                                    struct lake_error *err);
+
 /* ---- ask.c ---- */
 
 /* A protobuf message into an empty buffer. */

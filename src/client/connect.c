@@ -161,6 +161,24 @@ lake_status lake_connect_query_only(const char *address, const struct lake_conne
     return connect_client(address, options, true, out, err);
 }
 
+lake_status lake_connect_with_store(const char *address, const struct lake_connect_options *options,
+                                    const struct lake_store_methods *store, void *context,
+                                    lake_client **out, struct lake_error *err)
+{
+    lake_client *client = NULL;
+    lake_error_clear(err);
+    lake_status status = client_caller_store_check(store, err);
+    if (status == LAKE_OK)
+        status = connect_client(address, options, false, &client, err);
+    if (status == LAKE_OK)
+        status = client_caller_store_new(store, context, client->stage_uri, &client->stage, err);
+    if (status == LAKE_OK)
+        *out = client;
+    else
+        lake_client_unref(client);
+    return status;
+}
+
 lake_client *lake_client_ref(lake_client *client)
 {
     atomic_fetch_add(&client->references, 1);
