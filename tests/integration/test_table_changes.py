@@ -337,7 +337,7 @@ def test_what_is_no_value_for_a_row_is_refused_by_name(server):
     for arguments in (["delete", "m.one", "--where", ""], ["delete", "m.one", "--where", " \t"],
                       ["update", "m.one", "--set", "x=1", "--where", "  "]):
         done = server.run("table", *arguments, check=False)
-        assert done.returncode == 2 and "predicate is empty" in done.stderr, done.stderr
+        assert done.returncode == 2 and "empty" in done.stderr, done.stderr
     assert server.run("table", "update", "m.one", "--set", "x=  ", "--where", "true",
                       check=False).returncode == 2
     assert lance.dataset(path_of(server, "m.one")).version == before.version
