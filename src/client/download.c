@@ -4,6 +4,7 @@
  * and fetches the rest; the target's name appears when the whole is verified and durable.
  */
 #include "client_internal.h"
+#include "files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,12 +47,6 @@ static lake_status write_all(const struct download *download, struct lake_bytes 
     return LAKE_OK;
 }
 
-static char *directory_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? base_strdup(".") : base_strndup(path, (size_t)BASE_MAX(slash - path, 1));
-}
-
 /* The file that `path` names: a symbolic link stays, and what it leads to is replaced. What is
  * there and is no file, such as /dev/null, never is. */
 static lake_status find_target(const char *path, char **out, struct lake_error *err)
@@ -92,31 +87,7 @@ static lake_status name_partial(struct download *download, struct lake_error *er
     return download->partial == NULL ? base_fail_no_memory(err, strlen(download->path)) : LAKE_OK;
 }
 
-static lake_status sync_directory(const char *path, struct lake_error *err)
-{
-    char *directory = directory_of(path);
-    if (directory == NULL)
-        return base_fail_no_memory(err, strlen(path));
-    int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    lake_status status = LAKE_OK;
-    if (descriptor < 0 || fsync(descriptor) != 0)
-        status = base_fail_errno(err, errno, "cannot sync the directory of %s", path);
-    if (descriptor >= 0)
-        close(descriptor);
-    base_free(directory);
-    return status;
-}
-
 /* ---- the partial file ---- */
-
-/* Whether the name still is of the file that is open. */
-static bool is_named(const struct download *download)
-{
-    struct stat opened;
-    struct stat named;
-    return fstat(download->descriptor, &opened) == 0 && lstat(download->partial, &named) == 0 &&
-           named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
-}
 
 /* Creates or opens it, for this process alone. */
 static lake_status open_partial(struct download *download, struct lake_error *err)
@@ -132,7 +103,7 @@ static lake_status open_partial(struct download *download, struct lake_error *er
             return lake_fail(err, LAKE_FAILED_PRECONDITION,
                              "%s is being fetched by another process, into %s", download->path,
                              download->partial);
-    } while (!is_named(download));
+    } while (!client_file_is_named(download->descriptor, download->partial));
     return LAKE_OK;
 }
 
@@ -152,7 +123,7 @@ static void discard_others(const struct download *download)
     struct lake_str base = base_of(download->path);
     const char *own = strrchr(download->partial, '/');
     own = own == NULL ? download->partial : own + 1;
-    char *directory = directory_of(download->path);
+    char *directory = client_directory_of(download->path);
     DIR *entries = directory == NULL ? NULL : opendir(directory);
     base_free(directory);
     if (entries == NULL)
@@ -246,13 +217,14 @@ static lake_status publish(const struct download *download, struct lake_error *e
 {
     if (fsync(download->descriptor) != 0)
         return base_fail_errno(err, errno, "cannot sync %s", download->partial);
-    if (!is_named(download)) /* what has its name now was never verified */
+    if (!client_file_is_named(download->descriptor,
+                              download->partial)) /* what has its name now was never verified */
         return lake_fail(err, LAKE_ABORTED, "%s was removed or replaced while it was written",
                          download->partial);
     if (rename(download->partial, download->path) != 0)
         return base_fail_errno(err, errno, "cannot rename %s to %s", download->partial,
                                download->path);
-    return sync_directory(download->path, err);
+    return client_sync_directory_of(download->path, err);
 }
 
 /* Whether what has arrived is worth keeping: the next attempt may get further. */
@@ -282,7 +254,7 @@ static lake_status run(struct download *download, struct lake_error *err)
     if (status == LAKE_OK)
         status = publish(download, err);
     if (status != LAKE_OK && (!may_go_on(status) || download->done_bytes == 0) &&
-        is_named(download))
+        client_file_is_named(download->descriptor, download->partial))
         (void)unlink(download->partial);
     return status;
 }

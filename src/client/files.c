@@ -8,11 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-lake_status client_sync_directory_of(const char *path, struct lake_error *err)
+char *client_directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *directory =
-        slash == NULL ? base_strdup(".") : base_strndup(path, (size_t)BASE_MAX(slash - path, 1));
+    return slash == NULL ? base_strdup(".") : base_strndup(path, (size_t)BASE_MAX(slash - path, 1));
+}
+
+lake_status client_sync_directory_of(const char *path, struct lake_error *err)
+{
+    char *directory = client_directory_of(path);
     if (directory == NULL)
         return base_fail_no_memory(err, strlen(path));
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

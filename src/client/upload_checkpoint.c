@@ -226,14 +226,6 @@ static lake_status name_file(struct upload_checkpoint *checkpoint, const char *d
     return checkpoint->path == NULL ? base_fail_no_memory(err, 0) : LAKE_OK;
 }
 
-static bool is_named(int fd, const char *path)
-{
-    struct stat locked;
-    struct stat named;
-    return fstat(fd, &locked) == 0 && lstat(path, &named) == 0 && locked.st_ino == named.st_ino &&
-           locked.st_dev == named.st_dev;
-}
-
 /* The lock's file goes with the checkpoint: one that was locked counts while it has its name. */
 static lake_status lock_file(struct upload_checkpoint *checkpoint, struct lake_error *err)
 {
@@ -253,7 +245,7 @@ static lake_status lock_file(struct upload_checkpoint *checkpoint, struct lake_e
                                    "%s is being uploaded by another process, or another thread",
                                    checkpoint->source)
                        : base_fail_errno(err, errno, "%s cannot be locked", path);
-    } while (!is_named(checkpoint->lock, path));
+    } while (!client_file_is_named(checkpoint->lock, path));
     checkpoint->locked = true;
     return LAKE_OK;
 }
@@ -265,8 +257,7 @@ static lake_status resolve(const char *source, char out[PATH_MAX], struct lake_e
         return LAKE_OK;
     const char *slash = strrchr(source, '/');
     const char *name = slash == NULL ? source : slash + 1;
-    char *directory = slash == NULL ? base_strdup(".")
-                                    : base_strndup(source, (size_t)BASE_MAX(slash - source, 1));
+    char *directory = client_directory_of(source);
     if (directory == NULL)
         return base_fail_no_memory(err, strlen(source));
     bool found = errno == ENOENT && realpath(directory, out) != NULL;
