@@ -87,7 +87,13 @@ static lake_status open_directory(void *context, const char *path, struct storag
  * were changed. */
 static bool is_about_values(const char *message)
 {
-    return strstr(message, "not UTF-8") != NULL || strstr(message, "declared not null") != NULL;
+    static const char *const complaints[] = {"not UTF-8", "declared not null",
+                                             "more digits than its precision", "outside the day"};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(complaints); i++) {
+        if (strstr(message, complaints[i]) != NULL)
+            return true;
+    }
+    return false;
 }
 
 static lake_status drain(struct ArrowArrayStream *stream, struct lake_error *err)
