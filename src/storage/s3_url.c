@@ -11,18 +11,21 @@
 struct storage_url_reader {
     atomic_uint references;
     struct http_engine *engine;
+    struct storage_s3_options options; /* of every store that reads through it */
 };
 
 lake_status storage_url_reader_new(struct storage_url_reader **out, struct lake_error *err)
 {
     struct storage_s3_options defaults;
     storage_s3_options_init(&defaults);
+    defaults.no_checksums = true; /* asking for them would have to be signed */
     lake_status status = s3_timeouts(&defaults, err);
     if (status != LAKE_OK)
         return status;
     struct storage_url_reader *reader = base_calloc_array(1, sizeof(*reader));
     if (reader == NULL)
         return base_fail_no_memory(err, sizeof(*reader));
+    reader->options = defaults;
     atomic_init(&reader->references, 1);
     struct http_options options = {.ca_file = base_config_string("AWS_CA_BUNDLE", NULL),
                                    .connect_ms = defaults.connect_timeout_ms,
@@ -73,8 +76,7 @@ lake_status storage_url_open(struct storage_url_reader *reader, const char *url,
     if (store == NULL)
         return base_fail_no_memory(err, sizeof(*store));
     (void)pthread_mutex_init(&store->lock, NULL);
-    storage_s3_options_init(&store->options);
-    store->options.no_checksums = true; /* asking for them would have to be signed */
+    store->options = reader->options;
     atomic_init(&store->skew_ms, S3_NO_SKEW);
     atomic_init(&store->retry_tokens, (int_fast64_t)store->options.retry_budget);
     atomic_fetch_add(&reader->references, 1);
@@ -86,11 +88,9 @@ lake_status storage_url_open(struct storage_url_reader *reader, const char *url,
     store->bucket = base_strndup(bucket.data, bucket.size);
     store->base_path = base_strdup("/");
     char *uri = base_format("s3://%.*s", LAKE_STR_FMT(bucket));
-    lake_status status = s3_timeouts(&store->options, err);
-    if (status != LAKE_OK) {
-        s3_store_free(store);
-    } else if (store->url == NULL || store->host == NULL || store->bucket == NULL ||
-               store->base_path == NULL || uri == NULL) {
+    lake_status status = LAKE_OK;
+    if (store->url == NULL || store->host == NULL || store->bucket == NULL ||
+        store->base_path == NULL || uri == NULL) {
         s3_store_free(store);
         status = base_fail_no_memory(err, 0);
     } else {
