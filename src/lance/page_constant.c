@@ -186,14 +186,13 @@ static lake_status append_null_levels(struct lance_leaf_reader *reader, uint64_t
 static lake_status check_nulls(const struct lance_leaf_reader *reader, uint64_t from, uint64_t to,
                                struct lake_error *err)
 {
-    bool nulls = reader->page_def != NULL || reader->page_rep == NULL;
-    if (reader->type.kind == LANCE_LEAF_NULL)
+    if (reader->type.kind == LANCE_LEAF_NULL || from == to)
         return LAKE_OK;
-    for (uint64_t i = from; reader->page_def != NULL && nulls && i < to; i++)
+    bool nulls = reader->page_def != NULL || reader->page_rep == NULL;
+    for (uint64_t i = from; nulls && reader->page_def != NULL && i < to; i++)
         nulls = reader->page_def[i] != 0;
-    return nulls || from == to
-               ? LAKE_OK
-               : lake_fail(err, LAKE_DATA_LOSS, "a page of nulls has rows that are not null");
+    return nulls ? LAKE_OK
+                 : lake_fail(err, LAKE_DATA_LOSS, "a page of nulls has rows that are not null");
 }
 
 static lake_status append_constant(struct lance_leaf_reader *reader, uint64_t count,
