@@ -25,6 +25,15 @@ struct arrow_file_value { /* views into the array it was read from */
     int64_t size_bytes;
     struct lake_str sha256_hex;
 };
+#define ARROW_JSON_EXTENSION_NAME "arrow.json" /* over utf8: documents as text */
+
+/* True for a field whose extension type (ARROW:extension:name of its metadata) has this name. */
+bool arrow_extension_is(const struct ArrowSchema *field, const char *name);
+/* Gives the field this extension type's name, or none with NULL; other metadata stays.
+ * RESOURCE_EXHAUSTED. */
+lake_status arrow_extension_set(struct ArrowSchema *field, const char *name,
+                                struct lake_error *err);
+
 /* Initialises `out` as a FILE field: struct<uri, media_type, size_bytes, sha256> with metadata. */
 lake_status arrow_file_schema_init(struct ArrowSchema *out, const char *name, bool nullable,
                                    struct lake_error *err);

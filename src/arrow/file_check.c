@@ -12,15 +12,6 @@
 
 /* ---- schemas ---- */
 
-static bool is_marked_as_file(const struct ArrowSchema *field)
-{
-    struct ArrowStringView name = {NULL, 0};
-    return ArrowMetadataGetValue(field->metadata, ArrowCharView("ARROW:extension:name"), &name) ==
-               NANOARROW_OK &&
-           base_str_equal_c((struct lake_str){name.data, (size_t)name.size_bytes},
-                            ARROW_FILE_EXTENSION_NAME);
-}
-
 /* Types whose children visit_value below knows how to find. */
 static bool holds_plain_children(const struct ArrowSchema *field)
 {
@@ -35,7 +26,7 @@ static lake_status check_field(const struct ArrowSchema *field, const char *colu
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "column \"%s\" is nested more than %d levels deep", column,
                          ARROW_MAX_DEPTH);
-    if (is_marked_as_file(field)) {
+    if (arrow_extension_is(field, ARROW_FILE_EXTENSION_NAME)) {
         if (!arrow_file_schema_is(field))
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
                              "column \"%s\" is marked as %s but is not a struct of uri, "

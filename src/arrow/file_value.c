@@ -68,13 +68,9 @@ lake_status arrow_file_schema_init(struct ArrowSchema *out, const char *name, bo
 
 bool arrow_file_schema_is(const struct ArrowSchema *field)
 {
-    struct ArrowStringView name = {NULL, 0};
     if (strcmp(field->format, "+s") != 0 || field->dictionary != NULL ||
         field->n_children != (int64_t)BASE_ARRAY_LEN(file_children) ||
-        ArrowMetadataGetValue(field->metadata, ArrowCharView("ARROW:extension:name"), &name) !=
-            NANOARROW_OK ||
-        !base_str_equal_c((struct lake_str){name.data, (size_t)name.size_bytes},
-                          ARROW_FILE_EXTENSION_NAME)) {
+        !arrow_extension_is(field, ARROW_FILE_EXTENSION_NAME)) {
         return false;
     }
     for (size_t i = 0; i < BASE_ARRAY_LEN(file_children); i++) {

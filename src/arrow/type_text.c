@@ -182,6 +182,10 @@ static lake_status format_type(const struct ArrowSchema *field, uint32_t depth,
     if (arrow_file_schema_is(field)) {
         return base_buffer_append(out, "FILE", 4, err);
     }
+    if (view.type == NANOARROW_TYPE_STRING &&
+        arrow_extension_is(field, ARROW_JSON_EXTENSION_NAME)) {
+        return base_buffer_append(out, "json", 4, err);
+    }
     const char *name = simple_name(view.type);
     return name != NULL ? base_buffer_append(out, name, strlen(name), err)
                         : format_parameterised(field, &view, depth, out, err);
@@ -206,7 +210,7 @@ static const char accepted[] =
     "binary, large_binary, fixed_size_binary[n], decimal(p,s), date32, date64, time32[s|ms], "
     "time64[us|ns], timestamp[unit], timestamp[unit, zone], duration[unit], list<T>, "
     "large_list<T>, fixed_size_list<T>[n], T[n], map<K, V>, struct<name: T, ...>, "
-    "dictionary<K, V>, FILE; a \"!\" at the end means not null";
+    "dictionary<K, V>, json, FILE; a \"!\" at the end means not null";
 
 static lake_status fail_at(struct type_parser *p, size_t position, const char *expected)
 {
@@ -578,6 +582,11 @@ static lake_status parse_named(struct type_parser *p, struct lake_str word, size
     }
     if (base_str_equal_c(word, "dictionary")) {
         return parse_dictionary(p, depth, out);
+    }
+    if (base_str_equal_c(word, "json")) {
+        int code = ArrowSchemaSetType(out, NANOARROW_TYPE_STRING);
+        return code == NANOARROW_OK ? arrow_extension_set(out, ARROW_JSON_EXTENSION_NAME, p->err)
+                                    : fail_code(p, code);
     }
     if (base_str_equal_c(word, "FILE") || base_str_equal_c(word, "file")) {
         ArrowSchemaRelease(out);

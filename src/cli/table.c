@@ -375,7 +375,8 @@ static int run_client(struct cli_options *options, int argc, char **argv)
     "Types: bool, int8 to int64, uint8 to uint64, float16, float, double, utf8, large_utf8,\n" \
     "binary, large_binary, fixed_size_binary[16], decimal(10,2), date32, date64, time32[s],\n" \
     "time64[us], timestamp[us], timestamp[us, UTC], duration[ms], list<T>, T[7] (a vector\n"   \
-    "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, FILE. A ! at the end: not null.\n"
+    "of 7), struct<a: T, b: T>, dictionary<int32, utf8>, json, FILE. A ! at the end: not\n"    \
+    "null.\n"
 
 const struct cli_command cli_table = {
     "table", "tables: create, list, describe, compact, clean up, drop; their rows and versions",

@@ -208,7 +208,7 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
     path->layer_count++;
     if (field->kind == LANCE_NODE_LEAF) {
         struct column *column = &writer->columns[writer->ready_count];
-        status = lance_page_rows_init(&column->rows, field->arrow, path, err);
+        status = lance_page_rows_init(&column->rows, field, path, err);
         if (status != LAKE_OK)
             return lake_fail_wrap(err, status, "field \"%s\" cannot be written", field->name);
         base_buffer_init(&column->pages, MAX_METADATA_BYTES);
@@ -219,7 +219,7 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
             BASE_MIN(share, column->rows.type.kind == LANCE_LEAF_FIXED ? NUMBER_PAGE_BYTES
                                                                        : OTHER_PAGE_BYTES);
         lance_zone_builder_init(&column->zones, &column->rows.type);
-        if (path->layer_count > 1)
+        if (path->layer_count > 1 || field->stored != LANCE_STORED_PLAIN)
             column->zones.kind = LANCE_ZONES_NONE;
         writer->ready_count++;
     }

@@ -9,6 +9,7 @@
 #define LANCE_FILE_WRITE_H
 
 #include "file.h"
+#include "jsonb.h"
 #include "levels.h"
 
 #define LANCE_FULL_ZIP_FROM 256 /* bytes of a value; shorter ones share chunks */
@@ -45,8 +46,11 @@ struct lance_leaf_path {
 /* Definition levels while rows are gathered are numbered as if every layer could be null and every
  * list empty; encoding renumbers them by those that occur. */
 struct lance_page_rows {
-    struct lance_leaf_type type;
+    struct lance_leaf_type type; /* as stored */
     struct lance_leaf_type dictionary_type;
+    uint32_t offset_bytes;  /* of the arrays that rows come in, 0: no strings or binaries */
+    const char *json_field; /* borrowed; the column's name where rows come as JSON text, or NULL */
+    struct lance_jsonb_encoder json;
     struct lance_leaf_path path;
     uint32_t null_level[LANCE_MAX_LAYERS]; /* top first; a list's empty level is one more */
     uint32_t visible_level;                /* highest level with a value slot */
@@ -63,7 +67,7 @@ struct lance_page_rows {
     struct base_buffer work[4];
 };
 
-lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct ArrowSchema *leaf,
+lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct lance_field *leaf,
                                  const struct lance_leaf_path *path, struct lake_error *err);
 void lance_page_rows_fini(struct lance_page_rows *rows);
 void lance_page_rows_clear(struct lance_page_rows *rows); /* first_row moves past its rows */

@@ -267,15 +267,6 @@ static lake_status make_bytes(struct lance_predicate *predicate, const struct la
     return LAKE_OK;
 }
 
-static bool is_json(const struct ArrowSchema *column)
-{
-    struct ArrowStringView name = {NULL, 0};
-    return column->metadata != NULL &&
-           ArrowMetadataGetValue(column->metadata, ArrowCharView("ARROW:extension:name"), &name) ==
-               NANOARROW_OK &&
-           name.data != NULL && name.size_bytes == 10 && memcmp(name.data, "arrow.json", 10) == 0;
-}
-
 static lake_status check_filter(const struct lance_filter *filter, struct lake_error *err)
 {
     bool nullness = filter->op == LANCE_IS_NULL || filter->op == LANCE_IS_NOT_NULL;
@@ -313,7 +304,7 @@ lake_status lance_predicate_new(const struct lance_filter *filter, const struct 
     predicate->kind = nullness ? ON_NULLNESS : kind_of(predicate->storage);
     if (predicate->kind == ON_NULLNESS) {
         exact = nullness;
-    } else if (is_json(column)) {
+    } else if (arrow_extension_is(column, ARROW_JSON_EXTENSION_NAME)) {
         exact = false; /* its bytes are not its text */
     } else if (predicate->kind == ON_INTEGER) {
         status = make_integer(predicate, filter, &exact, err);

@@ -9,34 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT_MASK 0x1FFFFFFFU
-#define SIZE_MASK  0x0FFFFFFFU
-
-enum container_kind { /* the header's highest three bits */
-    SCALAR = 1,
-    OBJECT = 2,
-    ARRAY = 4
-};
-
-enum entry_kind { /* an entry's bits 28 to 30 */
-    JSON_NULL = 0,
-    JSON_STRING = 1,
-    JSON_NUMBER = 2,
-    JSON_FALSE = 3,
-    JSON_TRUE = 4,
-    JSON_CONTAINER = 5
-};
-
-enum number_kind { /* the first byte's high half; the value follows, big endian */
-    NUMBER_ZERO = 0,
-    NUMBER_NAN = 1,
-    NUMBER_INFINITY = 2,
-    NUMBER_MINUS_INFINITY = 3,
-    NUMBER_INT = 4,
-    NUMBER_UINT = 5,
-    NUMBER_FLOAT = 6
-};
-
 static lake_status broken(struct lake_error *err)
 {
     return lake_fail(err, LAKE_DATA_LOSS, "a JSON value is not in its binary form");
@@ -122,26 +94,26 @@ static lake_status put_number(struct lake_bytes bytes, struct base_buffer *out,
         return broken(err);
     unsigned kind = bytes.data[0] >> 4;
     size_t size = bytes.size - 1;
-    if ((bytes.data[0] & 15) != 0 || kind > NUMBER_FLOAT)
+    if ((bytes.data[0] & 15) != 0 || kind > LANCE_JSON_FLOAT)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "a JSON number of kind %u", bytes.data[0]);
-    if (kind < NUMBER_INT ? size != 0
-                          : (size == 0 || size > 8 || (kind == NUMBER_FLOAT && size != 8)))
+    if (kind < LANCE_JSON_INT ? size != 0
+                              : (size == 0 || size > 8 || (kind == LANCE_JSON_FLOAT && size != 8)))
         return broken(err);
     for (size_t i = 0; i < size; i++)
         bits = bits << 8 | bytes.data[1 + i];
     switch (kind) {
-    case NUMBER_ZERO:
+    case LANCE_JSON_ZERO:
         return put(out, "0", 1, err);
-    case NUMBER_NAN:
-    case NUMBER_INFINITY:
-    case NUMBER_MINUS_INFINITY:
+    case LANCE_JSON_NAN:
+    case LANCE_JSON_INFINITY:
+    case LANCE_JSON_MINUS_INFINITY:
         return put(out, "null", 4, err);
-    case NUMBER_INT:
+    case LANCE_JSON_INT:
         if (size < 8 && (bits >> (8 * size - 1) & 1) != 0)
             bits |= UINT64_MAX << (8 * size);
         (void)snprintf(text, sizeof(text), "%" PRId64, (int64_t)bits);
         return put(out, text, strlen(text), err);
-    case NUMBER_UINT:
+    case LANCE_JSON_UINT:
         (void)snprintf(text, sizeof(text), "%" PRIu64, bits);
         return put(out, text, strlen(text), err);
     default: {
@@ -197,17 +169,17 @@ static lake_status put_entry(uint32_t entry, struct lake_bytes bytes, unsigned d
 {
     unsigned kind = entry >> 28 & 7;
     switch (kind) {
-    case JSON_NULL:
+    case LANCE_JSON_NULL:
         return put(out, "null", 4, err);
-    case JSON_FALSE:
+    case LANCE_JSON_FALSE:
         return put(out, "false", 5, err);
-    case JSON_TRUE:
+    case LANCE_JSON_TRUE:
         return put(out, "true", 4, err);
-    case JSON_STRING:
+    case LANCE_JSON_STRING:
         return put_string(bytes, out, err);
-    case JSON_NUMBER:
+    case LANCE_JSON_NUMBER:
         return put_number(bytes, out, err);
-    case JSON_CONTAINER:
+    case LANCE_JSON_CONTAINER:
         return put_container(bytes, depth + 1, out, err);
     default:
         return lake_fail(err, LAKE_UNIMPLEMENTED, "a JSON value of kind %u", kind);
@@ -217,7 +189,7 @@ static lake_status put_entry(uint32_t entry, struct lake_bytes bytes, unsigned d
 /* Takes the next part of a container. */
 static bool take_part(struct base_cursor *parts, uint32_t entry, struct lake_bytes *out)
 {
-    return base_cursor_take(parts, entry & SIZE_MASK, out);
+    return base_cursor_take(parts, entry & LANCE_JSON_SIZE_MASK, out);
 }
 
 static lake_status put_object(const uint8_t *entries, uint32_t count, struct lake_bytes parts,
@@ -283,19 +255,20 @@ static lake_status put_container(struct lake_bytes bytes, unsigned depth, struct
                          LANCE_MAX_JSON_DEPTH);
     if (bytes.size < 4)
         return broken(err);
-    uint32_t header = load_u32be(bytes.data), count = header & COUNT_MASK;
+    uint32_t header = load_u32be(bytes.data), count = header & LANCE_JSON_COUNT_MASK;
     unsigned kind = header >> 29;
-    size_t entries = kind == SCALAR ? 1 : (size_t)count * (kind == OBJECT ? 2 : 1);
+    size_t entries =
+        kind == LANCE_JSON_SCALAR ? 1 : (size_t)count * (kind == LANCE_JSON_OBJECT ? 2 : 1);
     if (entries > (bytes.size - 4) / 4)
         return broken(err);
     const uint8_t *first = bytes.data + 4;
     struct lake_bytes parts = {first + 4 * entries, bytes.size - 4 - 4 * entries};
     switch (kind) {
-    case SCALAR:
+    case LANCE_JSON_SCALAR:
         return put_scalar(first, parts, depth, out, err);
-    case OBJECT:
+    case LANCE_JSON_OBJECT:
         return put_object(first, count, parts, depth, out, err);
-    case ARRAY:
+    case LANCE_JSON_ARRAY:
         return put_array(first, count, parts, depth, out, err);
     default:
         return broken(err);

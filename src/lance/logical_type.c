@@ -62,18 +62,6 @@ static char unit_letter(struct lake_str name)
     return '\0';
 }
 
-static bool is_extension(const struct ArrowSchema *field, const char *name)
-{
-    struct ArrowStringView value = {NULL, 0};
-    if (field->metadata == NULL ||
-        ArrowMetadataGetValue(field->metadata, ArrowCharView(EXTENSION_NAME), &value) !=
-            NANOARROW_OK) {
-        return false;
-    }
-    return value.data != NULL && (size_t)value.size_bytes == strlen(name) &&
-           memcmp(value.data, name, strlen(name)) == 0;
-}
-
 /* `count` whole numbers with `separator` between them and nothing else in `text`. */
 static bool parse_numbers(const char *text, char separator, int *out, size_t count)
 {
@@ -142,7 +130,7 @@ static lake_status fixed_size_list_of(const struct ArrowSchema *field, char *out
         return not_representable(field, err);
     }
     const struct ArrowSchema *child = field->children[0];
-    if (is_extension(child, BFLOAT16)) {
+    if (arrow_extension_is(child, BFLOAT16)) {
         return print_type(out, err, "fixed_size_list:" BFLOAT16 ":%" PRIu64, size);
     }
     lake_status status = lance_logical_type_of(child, item, err);
@@ -180,6 +168,18 @@ static lake_status dictionary_of(const struct ArrowSchema *field, char *out, str
     return print_type(out, err, "dict:%s:%s:false", value, key);
 }
 
+/* Rows come as text, whatever form the file has. */
+static lake_status json_of(const struct ArrowSchema *field, char *out, struct lake_error *err)
+{
+    if (strcmp(field->format, "u") != 0 || !arrow_extension_is(field, ARROW_JSON_EXTENSION_NAME)) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "column %s is JSON with the Arrow format '%.10s'; JSON is written from "
+                         "text: arrow.json over utf8",
+                         field->name == NULL ? "?" : field->name, field->format);
+    }
+    return print_type(out, err, "json");
+}
+
 lake_status lance_logical_type_of(const struct ArrowSchema *field, char *out,
                                   struct lake_error *err)
 {
@@ -202,8 +202,9 @@ lake_status lance_logical_type_of(const struct ArrowSchema *field, char *out,
         return print_type(out, err, "%s%s", format[1] == 'l' ? "list" : "large_list",
                           of_struct ? ".struct" : "");
     }
-    if (strcmp(format, "Z") == 0 && is_extension(field, "lance.json")) {
-        return print_type(out, err, "json");
+    if (arrow_extension_is(field, ARROW_JSON_EXTENSION_NAME) ||
+        arrow_extension_is(field, "lance.json")) {
+        return json_of(field, out, err);
     }
     for (size_t i = 0; i < BASE_ARRAY_LEN(simple_types); i++) {
         if (strcmp(format, simple_types[i].format) == 0) {

@@ -109,12 +109,14 @@ static lake_status check_readable(const LancePb__Manifest *pb, struct lake_error
 }
 
 /* The name of a field that is, or holds, a blob or JSON; NULL: there is none. */
-static const char *find_stored(const struct lance_field *fields, size_t count)
+static const char *find_blob(const struct lance_field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *found = fields[i].stored != LANCE_STORED_PLAIN ? fields[i].name : NULL;
+        bool blob =
+            fields[i].stored == LANCE_STORED_BLOB_V1 || fields[i].stored == LANCE_STORED_BLOB_V2;
+        const char *found = blob ? fields[i].name : NULL;
         if (found == NULL && fields[i].kind != LANCE_NODE_LEAF) {
-            found = find_stored(fields[i].children, fields[i].child_count);
+            found = find_blob(fields[i].children, fields[i].child_count);
         }
         if (found != NULL) {
             return found;
@@ -142,16 +144,15 @@ lake_status lance_manifest_check_changeable(const struct lance_manifest *manifes
 lake_status lance_manifest_check_writable(const struct lance_manifest *manifest,
                                           struct lake_error *err)
 {
-    const char *stored = find_stored(manifest->schema.fields, manifest->schema.field_count);
+    const char *blob = find_blob(manifest->schema.fields, manifest->schema.field_count);
     if (strcmp(manifest->storage_version, "2.0") == 0) {
         return lake_fail(err, LAKE_UNIMPLEMENTED,
                          "the table has the Lance storage version 2.0, which is read but not "
                          "written");
     }
-    if (stored != NULL) {
+    if (blob != NULL) {
         return lake_fail(err, LAKE_UNIMPLEMENTED,
-                         "column %s is a Lance blob or JSON, which is read but not written",
-                         stored);
+                         "column %s is a Lance blob, which is read but not written", blob);
     }
     return lance_manifest_check_changeable(manifest, err);
 }

@@ -11,11 +11,12 @@
 
 #define MAX_ROWS_BYTES ((size_t)1 << 40)
 
-lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct ArrowSchema *leaf,
+lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct lance_field *leaf,
                                  const struct lance_leaf_path *path, struct lake_error *err)
 {
     struct lance_leaf_type type, dictionary_type = {.items = 1};
-    lake_status status = lance_leaf_type_of(leaf, &type, err);
+    bool json = leaf->stored == LANCE_STORED_JSON;
+    lake_status status = lance_leaf_type_of(leaf->stored_arrow, &type, err);
     if (status == LAKE_OK && type.kind == LANCE_LEAF_DICTIONARY)
         status = lance_leaf_type_of(type.dictionary, &dictionary_type, err);
     if (status == LAKE_OK && type.kind == LANCE_LEAF_DICTIONARY &&
@@ -28,8 +29,12 @@ lake_status lance_page_rows_init(struct lance_page_rows *rows, const struct Arro
         status = lake_fail(err, LAKE_UNIMPLEMENTED, "packed structs cannot be written");
     if (status != LAKE_OK)
         return status;
-    *rows =
-        (struct lance_page_rows){.type = type, .dictionary_type = dictionary_type, .path = *path};
+    *rows = (struct lance_page_rows){.type = type,
+                                     .dictionary_type = dictionary_type,
+                                     .offset_bytes = json ? 4 : type.offset_bytes,
+                                     .json_field = json ? leaf->name : NULL,
+                                     .path = *path};
+    lance_jsonb_encoder_init(&rows->json);
     uint32_t level = 0;
     bool below_list = true;
     for (size_t i = path->layer_count; i-- > 0;) { /* leaf first */
@@ -57,6 +62,7 @@ void lance_page_rows_fini(struct lance_page_rows *rows)
 {
     lance_leaf_values_fini(&rows->values);
     lance_leaf_values_fini(&rows->dictionary);
+    lance_jsonb_encoder_fini(&rows->json);
     base_buffer_fini(&rows->rep);
     base_buffer_fini(&rows->def);
     for (size_t i = 0; i < BASE_ARRAY_LEN(rows->work); i++)
@@ -135,7 +141,7 @@ static uint64_t range_bytes(const struct lance_page_rows *rows, const struct Arr
         (void)enter(rows, parent, i, &end);
     }
     if (rows->type.kind == LANCE_LEAF_VARIABLE) {
-        bool large = rows->type.offset_bytes == 8;
+        bool large = rows->offset_bytes == 8;
         bytes += (end - start) * rows->type.offset_bytes + offset_at(array, large, end) -
                  offset_at(array, large, start);
     } else {
@@ -299,6 +305,24 @@ static lake_status append_keys(struct lance_page_rows *rows, const struct ArrowA
     return status;
 }
 
+static lake_status append_json(struct lance_page_rows *rows, const struct ArrowArray *array,
+                               uint64_t start, uint64_t count, struct lake_error *err)
+{
+    for (uint64_t i = start; i < start + count; i++) {
+        uint64_t from = offset_at(array, false, i), to = offset_at(array, false, i + 1);
+        struct lake_str text = {(const char *)array->buffers[2] + from, (size_t)(to - from)};
+        struct lake_bytes document;
+        lake_status status = lance_jsonb_of_text(&rows->json, text, &document, err);
+        if (status != LAKE_OK)
+            return lake_fail_wrap(err, status, "column %s, row %llu of a batch", rows->json_field,
+                                  (unsigned long long)i);
+        status = lance_leaf_values_append_one(&rows->values, document.data, document.size, err);
+        if (status != LAKE_OK)
+            return status;
+    }
+    return LAKE_OK;
+}
+
 /* `count` valid slots of the leaf array from logical index `start`. */
 static lake_status append_valid(struct lance_page_rows *rows, const struct ArrowArray *array,
                                 uint64_t start, uint64_t count, uint64_t base,
@@ -308,7 +332,9 @@ static lake_status append_valid(struct lance_page_rows *rows, const struct Arrow
     lake_status status;
     switch (rows->type.kind) {
     case LANCE_LEAF_VARIABLE: {
-        uint32_t width = rows->type.offset_bytes;
+        uint32_t width = rows->offset_bytes;
+        if (rows->json_field != NULL)
+            return append_json(rows, array, start, count, err);
         struct lance_variable_view view = {.offsets = (const uint8_t *)array->buffers[1] +
                                                       (start + (uint64_t)array->offset) * width,
                                            .offset_bytes = width,

@@ -139,25 +139,6 @@ static lake_status set_arrow_metadata(struct ArrowSchema *schema,
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, count * 32);
 }
 
-/* What is shown in another form than stored is another extension, or none (`name` NULL). */
-static lake_status set_extension_name(struct ArrowSchema *schema, const char *name,
-                                      struct lake_error *err)
-{
-    struct ArrowBuffer metadata;
-    struct ArrowStringView key = ArrowCharView("ARROW:extension:name");
-    ArrowErrorCode code = ArrowMetadataBuilderInit(&metadata, schema->metadata);
-    if (code == NANOARROW_OK && name == NULL) {
-        code = ArrowMetadataBuilderRemove(&metadata, key);
-    } else if (code == NANOARROW_OK) {
-        code = ArrowMetadataBuilderSet(&metadata, key, ArrowCharView(name));
-    }
-    if (code == NANOARROW_OK) {
-        code = ArrowSchemaSetMetadata(schema, (const char *)metadata.data);
-    }
-    ArrowBufferReset(&metadata);
-    return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, 64);
-}
-
 /* ---- flat list to tree ---- */
 
 struct flat { /* one entry of the list, linked by index; UINT32_MAX is none */
@@ -351,12 +332,12 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
     if (status == LAKE_OK) {
         status = set_arrow_metadata(arrow, flat->pb->metadata, flat->pb->n_metadata, err);
     }
-    if (blob_v2 && status == LAKE_OK) {
-        status = set_extension_name(arrow, NULL, err);
+    if (blob_v2 && status == LAKE_OK) { /* shown in another form than stored: no such extension */
+        status = arrow_extension_set(arrow, NULL, err);
         out->child_count = 0; /* what a writer passes in, none of which is stored */
     }
     if (json && status == LAKE_OK) {
-        status = set_extension_name(arrow, "arrow.json", err);
+        status = arrow_extension_set(arrow, ARROW_JSON_EXTENSION_NAME, err);
     }
     if (status != LAKE_OK) {
         return status;

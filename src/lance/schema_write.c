@@ -107,6 +107,10 @@ static lake_status add_field(struct flattener *flat, const struct ArrowSchema *a
         if (base_str_equal_c((struct lake_str){(const char *)field->metadata[i]->key.data,
                                                field->metadata[i]->key.len},
                              "ARROW:extension:name")) {
+            if (strcmp(logical_type, "json") == 0 &&
+                !pb_of_str(flat->arena, "lance.json", 10, &field->metadata[i]->value)) {
+                return lance_schema_no_memory(err);
+            }
             field->has_extension_name = true;
             field->extension_name = field->metadata[i]->value;
         }
@@ -178,13 +182,10 @@ static lake_status check_writable(const struct flattener *flat, const struct Arr
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "column %s is a map, which needs storage version 2.2", name);
     }
-    struct ArrowStringView extension = {NULL, 0};
-    (void)ArrowMetadataGetValue(arrow->metadata, ArrowCharView("ARROW:extension:name"), &extension);
-    struct lake_str found = {extension.data, (size_t)extension.size_bytes};
-    if (base_str_equal_c(found, "lance.blob.v2") || strcmp(logical_type, "json") == 0) {
+    if (arrow_extension_is(arrow, "lance.blob.v2")) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
-                         "column %s is of Lance's type %.*s, which Lake does not write", name,
-                         LAKE_STR_FMT(found));
+                         "column %s is of Lance's type lance.blob.v2, which Lake does not write",
+                         name);
     }
     for (size_t i = 0; i < BASE_ARRAY_LEN(refused); i++) {
         if (arrow->metadata != NULL &&

@@ -284,6 +284,7 @@ def main():
     documents = [b"\x20\0\0\0\0\0\0\0", b"\x20\0\0\0\x20\0\0\x09\x60\x3f\xf8\0\0\0\0\0\0", b"\x80\0\0\0",
                  bytes.fromhex("4000000110000001500000286140000001100000015000001b6280000002200000025000000d50014000000110000001"
                                "0000000063"), bytes.fromhex("400000021000000110000001200000022000000261625001 5002".replace(" ", ""))]
+    documents += [b'{"b":[1,-200,2.5e-7,18446744073709551615],"a":"\\u00e9\\ud83d\\ude00\\n"}', b"[null,true,-Infinity,[],{}]", b" -0.0 "]
     for document in documents:
         put("lance_jsonb", document)
     for seed in index_seeds():

@@ -6,6 +6,7 @@ listed in `ANSWERED` and in docs/types.md. The values are exact everywhere.
 
 import datetime
 import decimal
+import json
 import math
 import random
 import struct
@@ -76,6 +77,7 @@ COLUMNS = {
               pa.list_(pa.struct([("label", pa.utf8()), ("box", pa.list_(pa.float32(), 4))]))),
     "dict8": ("dictionary<int8, utf8>", pa.dictionary(pa.int8(), pa.utf8())),
     "dict32": ("dictionary<int32, utf8>", pa.dictionary(pa.int32(), pa.utf8())),
+    "json": ("json", pa.json_()),
 }
 
 # Where the answer's type is another. Each holds every value of the column exactly.
@@ -97,6 +99,7 @@ ANSWERED = {
     "llist": pa.list_(pa.int32()),
     "dict8": pa.utf8(),
     "dict32": pa.utf8(),
+    "json": pa.utf8(),
 }
 
 
@@ -172,6 +175,11 @@ def boxed(rng):
     return {"label": maybe(rng, text), "box": maybe(rng, lambda r: [f32(r) for _ in range(4)])}
 
 
+def document(value):
+    """As it comes back: members by their keys, no white space."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
 # Column -> (edge values, draw another). Counts for times: they are cast by their integers.
 def value_sources():
     labels = ["reach", "grasp", "", "lift", "plåce"]
@@ -205,6 +213,8 @@ def value_sources():
                          lambda rng: maybe(rng, boxed), 3),
         "dict8": (labels, lambda rng: rng.choice(labels)),
         "dict32": (TEXTS, text),
+        "json": ([document(value) for value in (None, True, 0, -1, 2**64 - 1, 0.5, -1e300, "", [], {}, TEXTS)],
+                 lambda rng: document({"rank": rng.randint(-9, 9), "poses": [rng.randint(-9999, 9999) / 1000, None], "say": text(rng)})),
         "paris": ticks(1_000_000),
     }
     for unit, per_second in (("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)):

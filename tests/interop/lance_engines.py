@@ -295,10 +295,10 @@ def duckdb_survives(uri):
 
 
 def duckdb_reads(field):
-    """DuckDB has no equal of durations, of nanoseconds of a time zone, and of nulls without a type; Lance 6 takes
-    the bits of booleans in full-zip pages for bytes."""
+    """DuckDB has no equal of durations, of nanoseconds of a time zone, and of nulls without a type; Lance 6 shows
+    JSON as it is stored, and takes the bits of booleans in full-zip pages for bytes."""
     full_zip = (field.metadata or {}).get(b"lance-encoding:structural-encoding") == b"fullzip"
-    return not any(pa.types.is_duration(kind) or pa.types.is_null(kind) or (full_zip and pa.types.is_boolean(kind))
+    return not any(pa.types.is_duration(kind) or pa.types.is_null(kind) or isinstance(kind, pa.JsonType) or (full_zip and pa.types.is_boolean(kind))
                    or (pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "ns")
                    for kind in types_in(field.type))
 

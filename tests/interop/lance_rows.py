@@ -3,6 +3,7 @@ change one table. Every table has the same core, which all of them can name in a
 
 import datetime
 import decimal
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,7 @@ def random_schema(rng, storage, simple):
             depth = rng.choice([0, 1, 2, 3, 3, 6])
             field = random_field(rng, f"c{i}", depth, storage)
             if depth == 0 and rng.random() < 0.3:
-                field = pa.field(f"c{i}", rng.choice([*DICTIONARIES, pa.null()]))
+                field = pa.field(f"c{i}", rng.choice([*DICTIONARIES, pa.null(), pa.json_()]))
         if rng.random() < 0.3:
             field = field.with_metadata(rng.choice(ENCODINGS))
         fields.append(field)
@@ -96,7 +97,19 @@ def text(rng, style, n):
     return "".join(rng.choices("abcdefgh äß€😀", k=rng.choice([0, 1, 5, 12, 40])))
 
 
+def document(rng, style, n, depth=0):
+    """What JSON has, as text of the one form that a stored document is shown in."""
+    kind = rng.randrange(8) if style == "wide" else n % 8
+    if depth < 3 and kind == 0:
+        return {text(rng, style, n + i): document(rng, style, n + i + 1, depth + 1) for i in range(n % 4)}
+    if depth < 3 and kind == 1:
+        return [document(rng, style, n + i + 1, depth + 1) for i in range(n % 5)]
+    return [None, n % 3 == 0, n - 50, rng.randrange(-1 << 63, 1 << 64), rng.gauss(0, 1e6), text(rng, style, n)][kind % 6]
+
+
 def scalar(rng, kind, style, n):
+    if isinstance(kind, pa.JsonType):
+        return json.dumps(document(rng, style, n), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     if pa.types.is_boolean(kind):
         return n % 2 == 1
     if pa.types.is_integer(kind):

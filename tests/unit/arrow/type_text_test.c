@@ -57,6 +57,8 @@ static void every_type_of_NAT_2_parses_and_prints(void **state)
     formatted_as("struct<a: utf8, b: struct<c: list<double>>>",
                  "struct<a: utf8, b: struct<c: list<double>>>", "+s");
     formatted_as("map<utf8, int64>", "map<utf8, int64>", "+m");
+    formatted_as("json", "json", "u");
+    formatted_as("struct<a: list<json>>", "struct<a: list<json>>", "+s");
     formatted_as("dictionary<int16, utf8>", "dictionary<int16, utf8>", "s");
     formatted_as("FILE", "FILE", "+s");
     formatted_as("list<FILE>", "list<FILE>", "+l");
