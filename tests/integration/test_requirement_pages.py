@@ -1,5 +1,5 @@
-"""docs/objects.md names the tests of each requirement: they exist, and those for both S3 servers run on
-both."""
+"""docs/objects.md and docs/lance.md name the tests of what must hold: they exist, and those for both S3
+servers run on both."""
 
 import pathlib
 import re
@@ -9,9 +9,17 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LINES = (ROOT / "docs" / "objects.md").read_text().splitlines()
-ROWS = {cells[1].strip(): cells[3] for cells in (line.split("|") for line in LINES)
-        if len(cells) == 5 and re.fullmatch(r"(OBJ|SDK)-\d", cells[1].strip())}
+CASES = [f"L{n:02}" for n in range(2, 24) if n != 10]
+
+
+def rows_of(page):
+    """What stands in the rows of three cells: the first, with the tests in the last."""
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    return {cells[1].strip(): cells[3] for cells in (line.split("|") for line in lines)
+            if len(cells) == 5 and "`" in cells[3]}
+
+
+OBJECTS, LANCE = rows_of("objects.md"), rows_of("lance.md")
 
 
 def named_in(cell):
@@ -34,19 +42,20 @@ def defines(path, name):
 
 
 def test_every_requirement_has_its_row():
-    assert list(ROWS) == [f"OBJ-{n}" for n in range(1, 9)] + [f"SDK-{n}" for n in range(1, 8)]
+    assert list(OBJECTS) == [f"OBJ-{n}" for n in range(1, 9)] + [f"SDK-{n}" for n in range(1, 8)]
+    assert [row for row in LANCE if row.startswith("L")] == CASES
 
 
-@pytest.mark.parametrize("requirement", ROWS)
-def test_every_test_is_there(requirement):
-    found = list(named_in(ROWS[requirement]))
+@pytest.mark.parametrize("cell", [*OBJECTS.values(), *LANCE.values()], ids=[*OBJECTS, *LANCE])
+def test_every_test_is_there(cell):
+    found = list(named_in(cell))
     assert found
     missing = [(path, name) for path, name in found if not defines(path, name)]
     assert missing == []
 
 
 def test_what_is_for_both_servers_runs_on_both():
-    wanted = {(path.name, name) for cell in ROWS.values() if "**both:**" in cell
+    wanted = {(path.name, name) for cell in OBJECTS.values() if "**both:**" in cell
               for path, name in named_in(cell.split("**both:**")[1].split("<br>")[0])
               if path.suffix == ".py" and path.parent.name != "python"}
     assert len(wanted) > 20
