@@ -104,13 +104,6 @@ uint64_t lance_encoding_value_bits(const struct lance_encoding *encoding)
     return 0;
 }
 
-const struct lance_encoding *lance_encoding_find_fsst(const struct lance_encoding *encoding)
-{
-    while (encoding != NULL && encoding->kind == LANCE_ENCODING_GENERAL)
-        encoding = encoding->values;
-    return encoding != NULL && encoding->kind == LANCE_ENCODING_FSST ? encoding : NULL;
-}
-
 /* ---- context ---- */
 
 void lance_codec_context_init(struct lance_codec_context *context)

@@ -113,8 +113,6 @@ lake_status lance_block_decode_variable(struct lance_codec_context *context,
 
 /* Bits of the fixed values that an encoding yields, looking through wrappers; 0: not fixed. */
 uint64_t lance_encoding_value_bits(const struct lance_encoding *encoding);
-/* The FSST node below wrappers, or NULL. */
-const struct lance_encoding *lance_encoding_find_fsst(const struct lance_encoding *encoding);
 /* Decompresses a general-compressed buffer (framing included) of at most max_bytes into `out`,
  * which is cleared first. */
 lake_status lance_decompress(struct lance_codec_context *context, uint32_t scheme,

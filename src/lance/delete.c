@@ -60,9 +60,10 @@ static lake_status encode_array(const uint64_t *words, uint64_t row_count, uint6
     return status;
 }
 
-lake_status lance_deletions_write(struct storage_store *store, uint64_t fragment_id,
-                                  uint64_t read_version, const uint64_t *words, uint64_t row_count,
-                                  LancePb__DeletionFile *out, struct lake_error *err)
+/* Writes a fragment's vector, durable when it returns, and fills its message. */
+static lake_status write_vector(struct storage_store *store, uint64_t fragment_id,
+                                uint64_t read_version, const uint64_t *words, uint64_t row_count,
+                                LancePb__DeletionFile *out, struct lake_error *err)
 {
     char key[LANCE_DELETION_KEY_BYTES];
     struct base_buffer bytes;
@@ -144,9 +145,9 @@ static lake_status set_item(struct lance_row_deletes *deletes, struct lance_row_
         deleted += (uint64_t)__builtin_popcountll(words[i]);
     }
     if (deleted < row_count) {
-        lake_status status = lance_deletions_write(deletes->dataset->store, basis->id,
-                                                   deletes->dataset->manifest->pb->version, words,
-                                                   row_count, &made.file, err);
+        lake_status status = write_vector(deletes->dataset->store, basis->id,
+                                          deletes->dataset->manifest->pb->version, words, row_count,
+                                          &made.file, err);
         if (status != LAKE_OK) {
             return status;
         }

@@ -31,7 +31,6 @@ void lance_file_unref(struct lance_file *file);
 uint64_t lance_file_row_count(const struct lance_file *file);
 size_t lance_file_memory_bytes(const struct lance_file *file); /* for the cache's account */
 uint32_t lance_file_column_count(const struct lance_file *file);
-void lance_file_version(const struct lance_file *file, uint32_t *major, uint32_t *minor);
 
 /* Statistics of a column, read when first asked for and kept with the file; *out NULL when there
  * are none. Thread-safe. */

@@ -579,9 +579,3 @@ uint32_t lance_file_column_count(const struct lance_file *file)
 {
     return file->column_count;
 }
-
-void lance_file_version(const struct lance_file *file, uint32_t *major, uint32_t *minor)
-{
-    *major = file->major;
-    *minor = file->minor;
-}

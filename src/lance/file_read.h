@@ -182,12 +182,6 @@ static inline const struct lance_file_page *lance_page_of(const struct lance_lea
     return &reader->column->pages[reader->page_index];
 }
 
-/* The values of a chunk (or of the page's rows, for FSL inside full-zip) of an FSL leaf: consumes
- * validity buffers and appends items. */
-lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
-                                   const struct lance_encoding *encoding,
-                                   struct lance_chunk_buffers buffers, uint64_t rows,
-                                   struct lance_leaf_values *out, struct lake_error *err);
 /* Appends `count` fixed values of item_bits each, `per_row` of them a row, from a flat buffer. */
 lake_status lance_leaf_append_flat(struct lance_leaf_values *out, const uint8_t *from,
                                    uint64_t rows, struct lake_error *err);

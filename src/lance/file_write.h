@@ -119,12 +119,6 @@ struct lance_encoding *lance_encoding_new(struct base_arena *arena, enum lance_e
 lake_status lance_mini_block_encode(const struct lance_page_plan *plan,
                                     struct lance_encoded_page *out, bool *fits,
                                     struct lake_error *err);
-lake_status lance_full_zip_encode(const struct lance_page_plan *plan,
-                                  struct lance_encoded_page *out, struct lake_error *err);
-/* *done false: the page's values are not all null or all the same. */
-lake_status lance_constant_encode(const struct lance_page_plan *plan,
-                                  struct lance_encoded_page *out, bool *done,
-                                  struct lake_error *err);
 
 /* ---- value codecs of mini-blocks (value_codecs.c) ---- */
 

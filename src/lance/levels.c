@@ -42,7 +42,7 @@ uint32_t lance_visible_level(const uint8_t *layers, size_t count)
     return level;
 }
 
-uint32_t lance_max_def_level(const uint8_t *layers, size_t count)
+static uint32_t max_def_level(const uint8_t *layers, size_t count)
 {
     uint32_t level = 0;
     for (size_t i = 0; i < count; i++)
@@ -367,7 +367,7 @@ lake_status lance_layers_append(struct lance_layers *layers, const uint8_t *page
             return status;
     }
     if (def != NULL) {
-        uint32_t max_def = lance_max_def_level(page_layers, layers->count);
+        uint32_t max_def = max_def_level(page_layers, layers->count);
         status = check_levels(def, entries, max_def, "definition", err);
         if (status != LAKE_OK)
             return status;

@@ -31,7 +31,6 @@ void lance_layers_clear(struct lance_layers *layers);
 
 /* Highest definition level that still owns a value slot: the levels before the first list. */
 uint32_t lance_visible_level(const uint8_t *layers, size_t count);
-uint32_t lance_max_def_level(const uint8_t *layers, size_t count);
 uint32_t lance_max_rep_level(const uint8_t *layers, size_t count);
 
 /* Appends whole rows of one page, whose layers are `page_layers`. `rep` and `def` are NULL where

@@ -129,54 +129,6 @@ static void make_plan(struct lance_page_rows *rows, struct lance_page_plan *plan
         plan->rep = (const uint16_t *)(const void *)rows->rep.data;
 }
 
-/* Long values go one by one behind their levels, so that one can be read without its neighbours. */
-static bool wants_full_zip(const struct lance_page_plan *plan)
-{
-    const struct lance_page_rows *rows = plan->rows;
-    const struct lance_leaf_type *type = &rows->type;
-    if (plan->options->always_mini_block)
-        return false;
-    if (type->kind == LANCE_LEAF_VARIABLE) {
-        for (uint64_t i = 0; !plan->options->always_full_zip && i < rows->values.count; i++) {
-            uint64_t start, end;
-            lance_leaf_values_range(&rows->values, i, &start, &end);
-            if (end - start >= LANCE_FULL_ZIP_FROM)
-                return true;
-        }
-        return plan->options->always_full_zip;
-    }
-    return (type->kind == LANCE_LEAF_FSL || type->kind == LANCE_LEAF_FIXED) &&
-           type->item_bits >= 8 &&
-           (plan->options->always_full_zip ||
-            type->items * (type->item_bits / 8) >= LANCE_FULL_ZIP_FROM);
-}
-
-lake_status lance_page_encode(struct lance_page_rows *rows,
-                              const struct lance_encode_options *options,
-                              struct lance_compressor *compressor, struct lance_encoded_page *out,
-                              struct lake_error *err)
-{
-    struct lance_page_plan plan = {.rows = rows, .options = options, .compressor = compressor};
-    bool done = false;
-    compressor->level = options->level;
-    clear_page(out);
-    make_plan(rows, &plan);
-    lake_status status = base_arena_new(PLAN_ARENA_BYTES, &plan.arena, err);
-    if (status != LAKE_OK)
-        return status;
-    status = lance_constant_encode(&plan, out, &done, err);
-    if (status == LAKE_OK && !done && !wants_full_zip(&plan)) {
-        clear_page(out);
-        status = lance_mini_block_encode(&plan, out, &done, err);
-    }
-    if (status == LAKE_OK && !done) {
-        clear_page(out);
-        status = lance_full_zip_encode(&plan, out, err);
-    }
-    base_arena_free(plan.arena);
-    return status;
-}
-
 /* ---- constant pages ---- */
 
 #define INLINE_VALUE_BYTES 32
@@ -267,9 +219,10 @@ static lake_status put_value_buffer(const struct lance_leaf_values *values,
     return status;
 }
 
-lake_status lance_constant_encode(const struct lance_page_plan *plan,
-                                  struct lance_encoded_page *out, bool *done,
-                                  struct lake_error *err)
+/* *done false: the page's values are not all null or all the same. */
+static lake_status encode_constant(const struct lance_page_plan *plan,
+                                   struct lance_encoded_page *out, bool *done,
+                                   struct lake_error *err)
 {
     const struct lance_leaf_values *values = &plan->rows->values;
     struct lance_page_layout layout;
@@ -432,8 +385,8 @@ static uint64_t row_bits(const struct lance_leaf_type *type)
     return type->item_bits == 1 ? 0 : type->items * type->item_bits;
 }
 
-lake_status lance_full_zip_encode(const struct lance_page_plan *plan,
-                                  struct lance_encoded_page *out, struct lake_error *err)
+static lake_status encode_full_zip(const struct lance_page_plan *plan,
+                                   struct lance_encoded_page *out, struct lake_error *err)
 {
     struct lance_page_rows *rows = plan->rows;
     struct zip zip = {.plan = plan,
@@ -475,4 +428,54 @@ lake_status lance_full_zip_encode(const struct lance_page_plan *plan,
         out->buffer_count = 2;
     }
     return status != LAKE_OK ? status : lance_page_layout_print(&layout, &out->layout, err);
+}
+
+/* ---- the layout ---- */
+
+/* Long values go one by one behind their levels, so that one can be read without its neighbours. */
+static bool wants_full_zip(const struct lance_page_plan *plan)
+{
+    const struct lance_page_rows *rows = plan->rows;
+    const struct lance_leaf_type *type = &rows->type;
+    if (plan->options->always_mini_block)
+        return false;
+    if (type->kind == LANCE_LEAF_VARIABLE) {
+        for (uint64_t i = 0; !plan->options->always_full_zip && i < rows->values.count; i++) {
+            uint64_t start, end;
+            lance_leaf_values_range(&rows->values, i, &start, &end);
+            if (end - start >= LANCE_FULL_ZIP_FROM)
+                return true;
+        }
+        return plan->options->always_full_zip;
+    }
+    return (type->kind == LANCE_LEAF_FSL || type->kind == LANCE_LEAF_FIXED) &&
+           type->item_bits >= 8 &&
+           (plan->options->always_full_zip ||
+            type->items * (type->item_bits / 8) >= LANCE_FULL_ZIP_FROM);
+}
+
+lake_status lance_page_encode(struct lance_page_rows *rows,
+                              const struct lance_encode_options *options,
+                              struct lance_compressor *compressor, struct lance_encoded_page *out,
+                              struct lake_error *err)
+{
+    struct lance_page_plan plan = {.rows = rows, .options = options, .compressor = compressor};
+    bool done = false;
+    compressor->level = options->level;
+    clear_page(out);
+    make_plan(rows, &plan);
+    lake_status status = base_arena_new(PLAN_ARENA_BYTES, &plan.arena, err);
+    if (status != LAKE_OK)
+        return status;
+    status = encode_constant(&plan, out, &done, err);
+    if (status == LAKE_OK && !done && !wants_full_zip(&plan)) {
+        clear_page(out);
+        status = lance_mini_block_encode(&plan, out, &done, err);
+    }
+    if (status == LAKE_OK && !done) {
+        clear_page(out);
+        status = encode_full_zip(&plan, out, err);
+    }
+    base_arena_free(plan.arena);
+    return status;
 }

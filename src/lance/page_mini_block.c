@@ -313,10 +313,11 @@ static lake_status fsl_validity(const struct lance_encoding *encoding, uint32_t 
     return status;
 }
 
-lake_status lance_fsl_decode_chunk(struct lance_leaf_reader *reader,
-                                   const struct lance_encoding *encoding,
-                                   struct lance_chunk_buffers buffers, uint64_t rows,
-                                   struct lance_leaf_values *out, struct lake_error *err)
+/* The values of a chunk of an FSL leaf: consumes validity buffers and appends items. */
+static lake_status decode_lists(struct lance_leaf_reader *reader,
+                                const struct lance_encoding *encoding,
+                                struct lance_chunk_buffers buffers, uint64_t rows,
+                                struct lance_leaf_values *out, struct lake_error *err)
 {
     lake_status status = LAKE_OK;
     uint64_t items = rows;
@@ -471,7 +472,7 @@ static lake_status decode_values(struct lance_leaf_reader *reader, struct chunk_
     case LANCE_LEAF_FIXED:
         return decode_fixed_items(reader, reader->layout.values, buffers, count, out, err);
     case LANCE_LEAF_FSL:
-        return lance_fsl_decode_chunk(reader, reader->layout.values, buffers, count, out, err);
+        return decode_lists(reader, reader->layout.values, buffers, count, out, err);
     case LANCE_LEAF_DICTIONARY:
         return lake_fail(err, LAKE_DATA_LOSS, "a page of a dictionary column has no dictionary");
     default:

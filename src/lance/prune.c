@@ -100,8 +100,9 @@ static bool bytes_may_pass(const struct lance_predicate *predicate, const struct
     }
 }
 
-bool lance_predicate_may_pass(const struct lance_predicate *predicate,
-                              const struct lance_zones *zones, size_t index)
+/* False: no row of the zone can pass. */
+static bool may_pass_zone(const struct lance_predicate *predicate, const struct lance_zones *zones,
+                          size_t index)
 {
     const struct lance_zone *zone = &zones->zones[index];
     enum lance_zone_kind kind = zones->kind;
@@ -194,7 +195,7 @@ static uint64_t look_at(const struct lance_pruned_column *column, uint64_t row, 
     if (zone >= zones->count)
         return UINT64_MAX;
     for (size_t i = 0; *may_pass && i < column->predicate_count; i++)
-        *may_pass = lance_predicate_may_pass(column->predicates[i], zones, zone);
+        *may_pass = may_pass_zone(column->predicates[i], zones, zone);
     return ((uint64_t)zone + 1) * zones->zone_rows;
 }
 

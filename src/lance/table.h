@@ -346,13 +346,9 @@ lake_status lance_predicate_apply(const struct lance_predicate *predicate,
                                   const struct ArrowArray *array, uint8_t *keep,
                                   struct lake_error *err);
 
-/* False: no row of the zone can pass (prune.c). */
-struct lance_zones;
-bool lance_predicate_may_pass(const struct lance_predicate *predicate,
-                              const struct lance_zones *zones, size_t zone);
+/* ---- prune.c: what filters rule out ---- */
 
-/* The same for bounds that are values: of an index's page or zone. */
-struct lance_bounds {
+struct lance_bounds {             /* of the values in a page or zone of an index */
     const struct ArrowArray *low; /* of the column's type; null: not known, or all are null */
     const struct ArrowArray *high;
     uint64_t at; /* the row of both */
@@ -360,9 +356,11 @@ struct lance_bounds {
     uint64_t nan_count; /* when the bounds may leave them out; else 0 */
     uint64_t row_count;
 };
+/* False: no row within the bounds can pass. */
 bool lance_predicate_may_pass_bounds(const struct lance_predicate *predicate,
                                      const struct lance_bounds *bounds);
 
+struct lance_zones;
 struct lance_pruned_column {
     const struct lance_zones *zones;
     struct lance_predicate *const *predicates; /* all must hold */
@@ -496,11 +494,6 @@ lake_status lance_selector_run(struct lance_selector *selector, size_t fragment_
                                uint64_t *words, uint64_t *count, struct lake_error *err);
 
 /* ---- delete.c ---- */
-
-/* Writes a fragment's vector, durable when it returns, and fills its message. */
-lake_status lance_deletions_write(struct storage_store *store, uint64_t fragment_id,
-                                  uint64_t read_version, const uint64_t *words, uint64_t row_count,
-                                  LancePb__DeletionFile *out, struct lake_error *err);
 
 struct lance_row_delete {
     const LancePb__DataFragment *basis; /* what our vector was made from */

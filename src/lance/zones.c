@@ -24,7 +24,7 @@
 
 _Static_assert(sizeof(struct lance_zone) == ZONE_BYTES, "zones are stored as they are");
 
-enum lance_zone_kind lance_zone_kind_of(const struct lance_leaf_type *type)
+static enum lance_zone_kind kind_of(const struct lance_leaf_type *type)
 {
     const char *format = type->arrow == NULL ? "" : type->arrow->format;
     if (type->kind == LANCE_LEAF_VARIABLE)
@@ -127,7 +127,7 @@ static void bloom_fill(const uint8_t *blooms, size_t count, size_t bytes, double
 
 void lance_zone_builder_init(struct lance_zone_builder *builder, const struct lance_leaf_type *type)
 {
-    *builder = (struct lance_zone_builder){.type = type, .kind = lance_zone_kind_of(type)};
+    *builder = (struct lance_zone_builder){.type = type, .kind = kind_of(type)};
     builder->no_blooms = builder->kind == LANCE_ZONES_NONE || builder->kind == LANCE_ZONES_FLOAT ||
                          (builder->kind != LANCE_ZONES_BYTES && type->item_bits < 32);
     builder->no_runs = builder->kind == LANCE_ZONES_FLOAT;

@@ -42,7 +42,6 @@ struct lance_zones { /* immutable once a file has it */
     uint32_t runs; /* at most so many runs of one value or null; 0: not known, or many */
 };
 
-enum lance_zone_kind lance_zone_kind_of(const struct lance_leaf_type *type);
 void lance_zones_free(struct lance_zones *zones); /* NULL is allowed */
 /* UNIMPLEMENTED for another's buffer, DATA_LOSS for a broken one of ours. */
 lake_status lance_zones_parse(struct lake_bytes bytes, uint64_t row_count, struct lance_zones **out,
