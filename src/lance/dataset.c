@@ -83,17 +83,37 @@ lake_status lance_dataset_place_deletions(const struct lance_dataset *dataset,
     return status;
 }
 
-/* False when nothing is to be cached under it. */
-static bool cache_key_of(const struct lance_dataset *dataset, const struct lance_place *place,
-                         char out[CACHE_KEY_BYTES])
+/* Where the cache has what lies at a place. */
+struct cached {
+    enum lance_cached kind;
+    char key[CACHE_KEY_BYTES]; /* empty: nothing is cached */
+};
+
+/* The object itself with a new reference, or NULL. */
+static void *look_up(const struct lance_dataset *dataset, enum lance_cached kind,
+                     const struct lance_place *place, struct cached *out)
 {
+    out->kind = kind;
+    out->key[0] = '\0';
     if (dataset->cache == NULL || dataset->cache_key == NULL) {
-        return false;
+        return NULL;
     }
-    int length = snprintf(out, CACHE_KEY_BYTES, "%s\n%s%s%s", dataset->cache_key,
+    int length = snprintf(out->key, CACHE_KEY_BYTES, "%s\n%s%s%s", dataset->cache_key,
                           place->base == NULL ? "" : place->base->path,
                           place->base == NULL ? "" : "\n", place->key);
-    return length > 0 && length < CACHE_KEY_BYTES;
+    if (length < 0 || length >= CACHE_KEY_BYTES) {
+        out->key[0] = '\0';
+        return NULL;
+    }
+    return lance_cache_get(dataset->cache, kind, out->key);
+}
+
+static void keep(const struct lance_dataset *dataset, const struct cached *cached, void *object,
+                 size_t memory_bytes)
+{
+    if (cached->key[0] != '\0') {
+        lance_cache_put(dataset->cache, cached->kind, cached->key, object, memory_bytes);
+    }
 }
 
 lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb__DataFile *file,
@@ -105,11 +125,8 @@ lake_status lance_dataset_open_file(struct lance_dataset *dataset, const LancePb
 
 bool lance_dataset_has_file(const struct lance_dataset *dataset, const struct lance_place *place)
 {
-    char cache_key[CACHE_KEY_BYTES];
-    struct lance_file *file = NULL;
-    if (cache_key_of(dataset, place, cache_key)) {
-        file = lance_cache_get(dataset->cache, LANCE_CACHED_FILE, cache_key);
-    }
+    struct cached cached;
+    struct lance_file *file = look_up(dataset, LANCE_CACHED_FILE, place, &cached);
     lance_file_unref(file);
     return file != NULL;
 }
@@ -118,19 +135,16 @@ lake_status lance_dataset_open_file_by(struct lance_dataset *dataset, const Lanc
                                        struct lance_tail *tail, struct lance_file **out,
                                        struct lake_error *err)
 {
-    char cache_key[CACHE_KEY_BYTES];
+    struct cached cached;
     struct lance_place place;
-    struct lance_file *opened = NULL;
     lake_status status = lance_dataset_place_file(dataset, file, &place, err);
     if (status != LAKE_OK) {
         return status;
     }
-    bool cached = cache_key_of(dataset, &place, cache_key);
-    if (cached) {
-        *out = lance_cache_get(dataset->cache, LANCE_CACHED_FILE, cache_key);
-        if (*out != NULL) {
-            return LAKE_OK;
-        }
+    struct lance_file *opened = look_up(dataset, LANCE_CACHED_FILE, &place, &cached);
+    if (opened != NULL) {
+        *out = opened;
+        return LAKE_OK;
     }
     status = lance_file_open_by(place.store, base_str_of(place.key), file->file_size_bytes, tail,
                                 &opened, err);
@@ -142,10 +156,7 @@ lake_status lance_dataset_open_file_by(struct lance_dataset *dataset, const Lanc
     if (status != LAKE_OK) {
         return status;
     }
-    if (cached) {
-        lance_cache_put(dataset->cache, LANCE_CACHED_FILE, cache_key, opened,
-                        lance_file_memory_bytes(opened));
-    }
+    keep(dataset, &cached, opened, lance_file_memory_bytes(opened));
     *out = opened;
     return LAKE_OK;
 }
@@ -154,9 +165,8 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
                                          struct lance_deletions **out, struct lake_error *err)
 {
     const LancePb__DataFragment *fragment = dataset->manifest->pb->fragments[index];
-    char cache_key[CACHE_KEY_BYTES];
+    struct cached cached;
     struct lance_place place;
-    struct lance_deletions *deletions = NULL;
     if (fragment->deletion_file == NULL) {
         *out = NULL;
         return LAKE_OK;
@@ -165,22 +175,17 @@ lake_status lance_dataset_open_deletions(struct lance_dataset *dataset, size_t i
     if (status != LAKE_OK) {
         return status;
     }
-    bool cached = cache_key_of(dataset, &place, cache_key);
-    if (cached) {
-        *out = lance_cache_get(dataset->cache, LANCE_CACHED_DELETIONS, cache_key);
-        if (*out != NULL) {
-            return LAKE_OK;
-        }
+    struct lance_deletions *deletions = look_up(dataset, LANCE_CACHED_DELETIONS, &place, &cached);
+    if (deletions != NULL) {
+        *out = deletions;
+        return LAKE_OK;
     }
     status = lance_deletions_read(place.store, fragment->id, fragment->deletion_file,
                                   dataset->fragment_rows[index], &deletions, err);
     if (status != LAKE_OK) {
         return status;
     }
-    if (cached) {
-        lance_cache_put(dataset->cache, LANCE_CACHED_DELETIONS, cache_key, deletions,
-                        sizeof(*deletions) + (size_t)deletions->row_count / 8);
-    }
+    keep(dataset, &cached, deletions, sizeof(*deletions) + (size_t)deletions->row_count / 8);
     *out = deletions;
     return LAKE_OK;
 }
@@ -190,10 +195,9 @@ lake_status lance_dataset_open_index(struct lance_dataset *dataset,
                                      struct lance_read_counters *counters, struct lance_index **out,
                                      struct lake_error *err)
 {
-    char cache_key[CACHE_KEY_BYTES];
+    struct cached cached;
     char key[LANCE_INDEX_KEY_BYTES];
     struct lance_place place;
-    struct lance_index *index = NULL;
     lake_status status = find_place(dataset, entry->has_base_id, entry->base_id, &place, err);
     if (status == LAKE_OK) {
         status = lance_index_key(entry, key, err);
@@ -204,20 +208,16 @@ lake_status lance_dataset_open_index(struct lance_dataset *dataset,
     bool in_indices = place.base == NULL || place.base->is_root;
     (void)snprintf(place.key, sizeof(place.key), "%s",
                    in_indices ? key : key + strlen("_indices/"));
-    bool cached = cache_key_of(dataset, &place, cache_key);
-    if (cached) {
-        *out = lance_cache_get(dataset->cache, LANCE_CACHED_INDEX, cache_key);
-        if (*out != NULL) {
-            return LAKE_OK;
-        }
+    struct lance_index *index = look_up(dataset, LANCE_CACHED_INDEX, &place, &cached);
+    if (index != NULL) {
+        *out = index;
+        return LAKE_OK;
     }
     status = lance_index_open(place.store, place.key, entry, counters, &index, err);
     if (status != LAKE_OK) {
         return status;
     }
-    if (cached) {
-        lance_cache_put(dataset->cache, LANCE_CACHED_INDEX, cache_key, index, index->memory_bytes);
-    }
+    keep(dataset, &cached, index, index->memory_bytes);
     *out = index;
     return LAKE_OK;
 }
