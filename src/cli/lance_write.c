@@ -73,21 +73,13 @@ static lake_status decode_all(struct lance_dataset *dataset, struct lake_error *
     struct lance_scan_options options;
     struct ArrowArrayStream stream;
     uint64_t rows = 0;
-    size_t count = (size_t)lance_dataset_schema(dataset)->n_children;
-    uint32_t *columns = base_alloc_array(count + 1, sizeof(*columns));
-    if (columns == NULL)
-        return base_fail_no_memory(err, count * sizeof(*columns));
-    for (size_t i = 0; i < count; i++)
-        columns[i] = (uint32_t)i;
     lance_scan_options_init(&options);
-    options.columns = columns;
-    options.column_count = count;
+    options.column_count = LANCE_ALL_COLUMNS;
     lake_status status = lance_scan_stream(dataset, &options, &stream, err);
     if (status == LAKE_OK) {
         status = drain(&stream, &rows, err);
         stream.release(&stream);
     }
-    base_free(columns);
     if (status == LAKE_OK && rows != lance_dataset_row_count(dataset))
         status = lake_fail(err, LAKE_DATA_LOSS,
                            "the manifest promises %" PRIu64 " rows, the files hold %" PRIu64,

@@ -122,20 +122,11 @@ static lake_status copy_rows(struct compaction *compaction, const struct group *
                              struct lake_error *err)
 {
     struct lance_dataset *base = compaction->base;
-    size_t column_count = base->manifest->schema.field_count;
-    uint32_t *columns = base_alloc_array(column_count + 1, sizeof(*columns));
     struct lance_scan_options options;
     struct lance_scan *scan = NULL;
     struct lance_task *task = NULL;
-    if (columns == NULL) {
-        return base_fail_no_memory(err, column_count * sizeof(*columns));
-    }
-    for (size_t i = 0; i < column_count; i++) {
-        columns[i] = (uint32_t)i;
-    }
     lance_scan_options_init(&options);
-    options.columns = columns;
-    options.column_count = column_count;
+    options.column_count = LANCE_ALL_COLUMNS;
     options.first_fragment = group->first;
     options.fragment_count = group->count;
     lake_status status = lance_scan_new(base, &options, &scan, err);
@@ -159,7 +150,6 @@ static lake_status copy_rows(struct compaction *compaction, const struct group *
         lance_task_free(task);
     }
     lance_scan_free(scan);
-    base_free(columns);
     return status;
 }
 

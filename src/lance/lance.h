@@ -171,10 +171,13 @@ struct lance_filter {
 #define LANCE_ROW_CREATED_AT 4u /* _row_created_at_version */
 #define LANCE_ROW_UPDATED_AT 8u /* _row_last_updated_at_version */
 
+/* As a number of columns: all of them, in the table's order; no list of them is looked at. */
+#define LANCE_ALL_COLUMNS SIZE_MAX
+
 struct lance_scan_options {
     const uint32_t *columns; /* projected top-level columns in output order; may be empty: counts */
-    size_t column_count;
-    uint32_t row_columns;               /* which of the above follow the columns, in that order */
+    size_t column_count;     /* or LANCE_ALL_COLUMNS */
+    uint32_t row_columns;    /* which of the above follow the columns, in that order */
     const struct lance_filter *filters; /* all must hold; borrowed only during the call */
     size_t filter_count;
     uint32_t batch_rows;    /* at most this many rows a batch; default 16384 */
@@ -231,7 +234,8 @@ enum lance_take_by {
     LANCE_TAKE_IDS        /* stable row ids; addresses where the dataset has none */
 };
 /* Rows of a version, in the order given, also several times: one struct array of the columns, read
- * with few and small reads. `columns` are top-level columns in output order. OUT_OF_RANGE names a
+ * with few and small reads. `columns` are top-level columns in output order, or `column_count` is
+ * LANCE_ALL_COLUMNS. INVALID_ARGUMENT for a column that there is not; OUT_OF_RANGE names a
  * row that is not there or was deleted; RESOURCE_EXHAUSTED above 1,048,576 rows. */
 lake_status lance_take(struct lance_dataset *dataset, enum lance_take_by by, const uint64_t *rows,
                        size_t row_count, const uint32_t *columns, size_t column_count,
@@ -399,8 +403,8 @@ struct lance_compaction {
 };
 /* Puts small neighbouring fragments together and drops deleted rows, as one version with the same
  * rows: those that were rewritten come behind those that were not, as the reference orders them.
- * Stable row ids stay; an index no longer covers what was rewritten, which
- * is then read without it. UNIMPLEMENTED for a table with columns that are read but not written. */
+ * Stable row ids stay; an index no longer covers what was rewritten, which is then read without it.
+ * UNIMPLEMENTED for a table with columns that are read but not written. */
 lake_status lance_compact(struct lance_dataset *base, const struct lance_compact_options *options,
                           struct lance_compaction *out, struct lake_error *err);
 

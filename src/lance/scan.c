@@ -82,21 +82,24 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
 {
     const struct lance_schema *schema = &scan->dataset->manifest->schema;
     size_t row_columns = lance_row_column_count(scan->row_columns);
+    bool all = options->column_count == LANCE_ALL_COLUMNS;
+    scan->output_count = all ? schema->field_count : options->column_count;
     ArrowSchemaInit(&scan->schema);
-    if (ArrowSchemaSetTypeStruct(&scan->schema, (int64_t)(options->column_count + row_columns)) !=
+    if (ArrowSchemaSetTypeStruct(&scan->schema, (int64_t)(scan->output_count + row_columns)) !=
         NANOARROW_OK) {
-        return base_fail_no_memory(err, options->column_count * sizeof(struct ArrowSchema));
+        return base_fail_no_memory(err, scan->output_count * sizeof(struct ArrowSchema));
     }
     scan->schema.flags = 0;
     if (ArrowSchemaSetMetadata(&scan->schema, schema->arrow.metadata) != NANOARROW_OK) {
         return base_fail_no_memory(err, sizeof(struct ArrowSchema));
     }
-    for (size_t i = 0; i < options->column_count; i++) {
-        if (options->columns[i] >= schema->field_count) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT, "the projection names column %u of %zu",
-                             options->columns[i], schema->field_count);
+    for (size_t i = 0; i < scan->output_count; i++) {
+        size_t index = all ? i : options->columns[i];
+        if (index >= schema->field_count) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "the projection names column %zu of %zu",
+                             index, schema->field_count);
         }
-        const struct lance_field *field = &schema->fields[options->columns[i]];
+        const struct lance_field *field = &schema->fields[index];
         struct scan_column *column;
         lake_status status = find_column(scan, field, &column, err);
         if (status != LAKE_OK) {
@@ -112,7 +115,6 @@ static lake_status plan_columns(struct lance_scan *scan, const struct lance_scan
             return base_fail_no_memory(err, sizeof(struct ArrowSchema));
         }
     }
-    scan->output_count = options->column_count;
     return row_columns == 0
                ? LAKE_OK
                : lance_row_column_types(scan->row_columns,
@@ -189,12 +191,15 @@ static lake_status scan_alloc(struct lance_dataset *dataset,
     scan->row_columns = options->row_columns & LANCE_ROW_ALL;
     scan->filter_count = options->filter_count;
     scan->applied = base_calloc_array(options->filter_count + 1, sizeof(bool));
-    size_t count = options->filter_count + options->column_count + 1;
+    size_t columns = options->column_count == LANCE_ALL_COLUMNS
+                         ? dataset->manifest->schema.field_count
+                         : options->column_count;
+    size_t count = options->filter_count + columns + 1;
     scan->columns = base_calloc_array(count, sizeof(*scan->columns));
     scan->fields = base_calloc_array(count, sizeof(*scan->fields));
     *out = scan;
     return scan->applied == NULL || scan->columns == NULL || scan->fields == NULL
-               ? base_fail_no_memory(err, options->column_count * sizeof(*scan->columns))
+               ? base_fail_no_memory(err, count * sizeof(*scan->columns))
                : LAKE_OK;
 }
 

@@ -423,16 +423,19 @@ static lake_status choose_columns(struct taking *taking, const uint32_t *columns
                                   struct lake_error *err)
 {
     const struct lance_schema *schema = &taking->dataset->manifest->schema;
+    bool all = count == LANCE_ALL_COLUMNS;
+    count = all ? schema->field_count : count;
     taking->fields = base_calloc_array(count + 1, sizeof(*taking->fields));
     if (taking->fields == NULL) {
         return base_fail_no_memory(err, count * sizeof(*taking->fields));
     }
     for (size_t i = 0; i < count; i++) {
-        if (columns[i] >= schema->field_count) {
-            return lake_fail(err, LAKE_INVALID_ARGUMENT, "a take names column %u of %zu",
-                             columns[i], schema->field_count);
+        size_t index = all ? i : columns[i];
+        if (index >= schema->field_count) {
+            return lake_fail(err, LAKE_INVALID_ARGUMENT, "a take names column %zu of %zu", index,
+                             schema->field_count);
         }
-        taking->fields[i] = &schema->fields[columns[i]];
+        taking->fields[i] = &schema->fields[index];
     }
     taking->field_count = count;
     return LAKE_OK;

@@ -138,29 +138,14 @@ static lake_status write_batch(struct lance_row_update *update, struct lance_tas
     return write_changed(update, &batch, length, status, err);
 }
 
-static uint32_t *all_columns(size_t count)
-{
-    uint32_t *columns = base_alloc_array(count + 1, sizeof(*columns));
-    for (size_t i = 0; columns != NULL && i < count; i++) {
-        columns[i] = (uint32_t)i;
-    }
-    return columns;
-}
-
 static lake_status write_new(struct lance_row_update *update, const struct lance_filter *filters,
                              size_t filter_count, lance_update_change change, void *context,
                              struct lake_error *err)
 {
-    size_t column_count = update->base->manifest->schema.field_count;
-    uint32_t *columns = all_columns(column_count);
     struct lance_scan_options options;
     struct lance_scan *scan = NULL;
-    if (columns == NULL) {
-        return base_fail_no_memory(err, column_count * sizeof(*columns));
-    }
     lance_scan_options_init(&options);
-    options.columns = columns;
-    options.column_count = column_count;
+    options.column_count = LANCE_ALL_COLUMNS;
     options.filters = filters;
     options.filter_count = filter_count;
     lake_status status = lance_scan_new(update->base, &options, &scan, err);
@@ -177,7 +162,6 @@ static lake_status write_new(struct lance_row_update *update, const struct lance
         lance_task_free(task);
     }
     lance_scan_free(scan);
-    base_free(columns);
     return status == LAKE_OK ? lance_data_files_finish(&update->files, err) : status;
 }
 
@@ -305,7 +289,6 @@ struct addressed {
     struct lance_addresses addresses;
     lance_update_rows change;
     void *context;
-    const uint32_t *columns;
     size_t batch_rows;
 };
 
@@ -317,9 +300,9 @@ static lake_status write_taken(struct lance_row_update *update, const struct add
     for (size_t done = 0; done < count && status == LAKE_OK;) {
         size_t most = BASE_MIN(count - done, rows->batch_rows);
         struct ArrowArray batch = {.release = NULL};
-        status = lance_take(update->base, LANCE_TAKE_ADDRESSES,
-                            rows->addresses.items + first + done, most, rows->columns,
-                            update->base->manifest->schema.field_count, &batch, err);
+        status =
+            lance_take(update->base, LANCE_TAKE_ADDRESSES, rows->addresses.items + first + done,
+                       most, NULL, LANCE_ALL_COLUMNS, &batch, err);
         if (status == LAKE_OK) {
             status = rows->change(rows->context, first + done, &batch, err);
             status = write_changed(update, &batch, (int64_t)most, status, err);
@@ -381,21 +364,17 @@ lake_status lance_update_addresses(struct lance_dataset *base, const uint64_t *a
                                    struct lance_change *out, struct lake_error *err)
 {
     struct lance_change done = {.version = lance_dataset_version(base)};
-    size_t column_count = base->manifest->schema.field_count;
     uint64_t row_bytes = BASE_MAX(lance_dataset_row_bytes(base), (uint64_t)1);
     uint64_t batch_rows = BASE_MIN(UPDATE_BATCH_BYTES / row_bytes, (uint64_t)UPDATE_BATCH_ROWS);
-    uint32_t *columns = all_columns(column_count);
     struct addressed rows = {.addresses = {.items = addresses, .count = count},
                              .change = change,
                              .context = context,
-                             .columns = columns,
                              .batch_rows = (size_t)BASE_MAX(batch_rows, (uint64_t)1)};
     struct lance_row_update update;
     uint64_t *words = NULL;
     bool keep = false;
     lance_row_update_init(&update, base);
-    lake_status status = columns == NULL ? base_fail_no_memory(err, column_count * sizeof(*columns))
-                                         : lance_manifest_check_writable(base->manifest, err);
+    lake_status status = lance_manifest_check_writable(base->manifest, err);
     if (status == LAKE_OK) {
         status = check_ascending(addresses, count, err);
     }
@@ -413,6 +392,5 @@ lake_status lance_update_addresses(struct lance_dataset *base, const uint64_t *a
     }
     lance_row_update_fini(&update, keep);
     base_free(words);
-    base_free(columns);
     return status;
 }

@@ -125,7 +125,8 @@ static lake_status note_removed(void *context, struct lake_str uri, struct lake_
     return meta_uri_set_add(&references->removed, (struct lake_str){copy, uri.size}, err);
 }
 
-/* What the rows refer to in those of `columns`, top-level ones, that hold FILE values. */
+/* What the rows refer to in those of `columns`, top-level ones (NULL: in all), that hold FILE
+ * values. */
 static lake_status read_removed(struct lance_dataset *base, const struct rows *rows,
                                 const uint32_t *columns, size_t column_count,
                                 struct references *references, struct lake_error *err)
@@ -139,8 +140,9 @@ static lake_status read_removed(struct lance_dataset *base, const struct rows *r
     if (files == NULL)
         return base_fail_no_memory(err, column_count * sizeof(*files));
     for (size_t i = 0; i < column_count; i++) {
-        if (arrow_file_schema_contains(table->children[columns[i]]))
-            files[count++] = columns[i];
+        uint32_t column = columns == NULL ? (uint32_t)i : columns[i];
+        if (arrow_file_schema_contains(table->children[column]))
+            files[count++] = column;
     }
     lake_status status = LAKE_OK;
     ArrowSchemaInit(&schema);
@@ -182,14 +184,7 @@ static lake_status find_references(struct meta_authority *authority,
                                         0, &out->added, err);
         return status == LAKE_OK ? read_removed(base, rows, rows->columns, set, out, err) : status;
     }
-    uint32_t *columns = base_alloc_array(all + 1, sizeof(*columns));
-    if (columns == NULL)
-        return base_fail_no_memory(err, all * sizeof(*columns));
-    for (size_t i = 0; i < all; i++)
-        columns[i] = (uint32_t)i;
-    status = read_removed(base, rows, columns, all, out, err);
-    base_free(columns);
-    return status;
+    return read_removed(base, rows, NULL, all, out, err);
 }
 
 /* ---- the change ---- */
