@@ -168,8 +168,11 @@ static lake_status find_ids(const struct search *search, struct answer *answer, 
             answer->covered[fragment->id / 64] &= ~(UINT64_C(1) << (fragment->id % 64));
             continue;
         }
-        struct lake_bytes sequence = {fragment->inline_row_ids.data, fragment->inline_row_ids.len};
-        status = lance_row_ids_find(sequence, ids, count, hits, &found, err);
+        struct lance_row_ids in;
+        status = lance_manifest_row_ids(search->dataset->manifest, f, &in, err);
+        if (status == LAKE_OK) {
+            status = lance_row_ids_find(in, ids, count, hits, &found, err);
+        }
         for (size_t i = 0; i < found && status == LAKE_OK; i++) {
             status = lance_row_set_add(&answer->rows, fragment->id << 32 | hits[i].row, 1, err);
         }

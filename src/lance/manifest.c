@@ -331,6 +331,18 @@ static lake_status copy_config(struct lance_manifest *manifest, uint64_t version
     return LAKE_OK;
 }
 
+/* Which fragments' row ids were found good, as row_ids.c will note. */
+static lake_status make_notes(struct lance_manifest *manifest, struct lake_error *err)
+{
+    size_t count = manifest->pb->n_fragments + 1;
+    if ((manifest->pb->reader_feature_flags & LANCE_FLAG_STABLE_ROW_IDS) == 0) {
+        return LAKE_OK;
+    }
+    manifest->row_ids_checked =
+        base_arena_calloc_array(manifest->arena, count, sizeof(*manifest->row_ids_checked));
+    return manifest->row_ids_checked != NULL ? LAKE_OK : base_fail_no_memory(err, count);
+}
+
 lake_status lance_manifest_parse(struct lake_bytes bytes, uint64_t version,
                                  struct lance_manifest **out, struct lake_error *err)
 {
@@ -373,6 +385,9 @@ lake_status lance_manifest_parse(struct lake_bytes bytes, uint64_t version,
     }
     if (status == LAKE_OK) {
         status = copy_config(manifest, version, err);
+    }
+    if (status == LAKE_OK) {
+        status = make_notes(manifest, err);
     }
     if (status == LAKE_OK) {
         status = lance_schema_from_fields(manifest->pb->fields, manifest->pb->n_fields,

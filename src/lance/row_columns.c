@@ -46,10 +46,12 @@ static lake_status spilled(const LancePb__DataFragment *fragment, const char *na
 }
 
 /* Numbers of rows [start, start + count) of a fragment. */
-static lake_status read_numbers(const LancePb__Manifest *pb, const LancePb__DataFragment *fragment,
-                                size_t column, uint64_t start, uint64_t count, uint64_t *out,
+static lake_status read_numbers(const struct lance_manifest *manifest, size_t index, size_t column,
+                                uint64_t start, uint64_t count, uint64_t *out,
                                 struct lake_error *err)
 {
+    const LancePb__Manifest *pb = manifest->pb;
+    const LancePb__DataFragment *fragment = pb->fragments[index];
     bool stable = (pb->reader_feature_flags & LANCE_FLAG_STABLE_ROW_IDS) != 0;
     bool may_be_spilled = (pb->reader_feature_flags & FLAG_SPILLED_LINEAGE) != 0;
     uint32_t kind = (uint32_t)1 << column;
@@ -80,9 +82,13 @@ static lake_status read_numbers(const LancePb__Manifest *pb, const LancePb__Data
         }
         return LAKE_OK;
     }
-    struct lake_bytes sequence = {bytes->data, bytes->len};
-    return kind == LANCE_ROW_ID ? lance_row_ids_read(sequence, start, count, out, err)
-                                : lance_row_versions_read(sequence, start, count, out, err);
+    if (kind != LANCE_ROW_ID) {
+        struct lake_bytes sequence = {bytes->data, bytes->len};
+        return lance_row_versions_read(sequence, start, count, out, err);
+    }
+    struct lance_row_ids ids;
+    lake_status status = lance_manifest_row_ids(manifest, index, &ids, err);
+    return status == LAKE_OK ? lance_row_ids_read(ids, start, count, out, err) : status;
 }
 
 /* `span` numbers, of which those of `runs` stay. */
@@ -100,7 +106,7 @@ static lake_status read_column(const struct lance_task *task, size_t column,
                                const struct lance_run *runs, size_t run_count, uint64_t row_count,
                                struct ArrowArray *out, struct lake_error *err)
 {
-    const LancePb__Manifest *pb = task->scan->dataset->manifest->pb;
+    const struct lance_manifest *manifest = task->scan->dataset->manifest;
     const struct lance_run *last = &runs[run_count - 1];
     uint64_t span = last->start + last->count - runs[0].start;
     struct base_buffer numbers;
@@ -108,8 +114,8 @@ static lake_status read_column(const struct lance_task *task, size_t column,
     lake_status status = base_buffer_reserve(&numbers, (size_t)span * sizeof(uint64_t), err);
     if (status == LAKE_OK) {
         uint64_t *values = (uint64_t *)(void *)numbers.data;
-        status = read_numbers(pb, pb->fragments[task->fragment], column,
-                              task->cursor + runs[0].start, span, values, err);
+        status = read_numbers(manifest, task->fragment, column, task->cursor + runs[0].start, span,
+                              values, err);
         if (status == LAKE_OK) {
             keep_runs(values, runs, run_count);
             numbers.size = (size_t)row_count * sizeof(uint64_t);

@@ -3,7 +3,7 @@
  * they were made and last changed. Sequences are read (row_sequence.c) into plain arrays and
  * written in the shortest of the forms that the format offers for runs and for arbitrary values.
  */
-#include "table.h"
+#include "row_sequence.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -222,6 +222,26 @@ lake_status lance_row_ids_give(struct base_arena *arena, LancePb__DataFragment *
                               &fragment->inline_last_updated_at_versions, err);
     }
     return status;
+}
+
+lake_status lance_manifest_row_ids(const struct lance_manifest *manifest, size_t fragment_index,
+                                   struct lance_row_ids *out, struct lake_error *err)
+{
+    const ProtobufCBinaryData *bytes = &manifest->pb->fragments[fragment_index]->inline_row_ids;
+    _Atomic bool *checked =
+        manifest->row_ids_checked == NULL ? NULL : &manifest->row_ids_checked[fragment_index];
+    struct lance_row_ids ids = {.bytes = {bytes->data, bytes->len},
+                                .checked = checked != NULL &&
+                                           atomic_load_explicit(checked, memory_order_relaxed)};
+    lake_status status = ids.checked ? LAKE_OK : lance_row_ids_check(&ids, err);
+    if (status != LAKE_OK) {
+        return status;
+    }
+    if (checked != NULL) {
+        atomic_store_explicit(checked, true, memory_order_relaxed);
+    }
+    *out = ids;
+    return LAKE_OK;
 }
 
 static lake_status decode_versions(bool given, ProtobufCBinaryData bytes, uint64_t rows,

@@ -106,7 +106,8 @@ static bool parse_range(const struct lance_wire_field *outer, struct segment *ou
     return good && !failed && out->start <= out->end;
 }
 
-static bool parse_segment(struct lake_bytes message, struct segment *out)
+/* `ascends`: it is known already that what is searched by halving ascends. */
+static bool parse_segment(struct lake_bytes message, bool ascends, struct segment *out)
 {
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_wire_field field;
@@ -126,9 +127,9 @@ static bool parse_segment(struct lake_bytes message, struct segment *out)
     }
     uint64_t length = out->end - out->start;
     if (good && out->kind == SEGMENT_RANGE_WITH_HOLES) {
-        good = ascends_within(&out->array, out->start, out->end);
+        good = ascends || ascends_within(&out->array, out->start, out->end);
     } else if (good && out->kind == SEGMENT_SORTED_ARRAY) {
-        good = ascends_within(&out->array, 0, UINT64_MAX);
+        good = ascends || ascends_within(&out->array, 0, UINT64_MAX);
     } else if (good && out->kind == SEGMENT_RANGE_WITH_BITMAP) {
         good = out->bitmap.size >= length / 8 + (length % 8 != 0);
     }
@@ -267,27 +268,104 @@ static lake_status finish(const struct reading *reading, bool failed, struct lak
                                            "a sequence of row ids is shorter than its fragment");
 }
 
-lake_status lance_row_ids_read(struct lake_bytes sequence, uint64_t start, uint64_t count,
-                               uint64_t *out, struct lake_error *err)
+/* A part of either sequence: a segment, or { 1 span: a segment, of which only how many numbers it
+ * has matters, 2 version }. */
+struct part {
+    struct segment segment;
+    uint64_t count;
+    uint64_t version; /* of all rows of a run */
+};
+
+static bool parse_run(struct lake_bytes message, struct part *out)
+{
+    struct base_cursor cursor = base_cursor_of(message);
+    struct lance_wire_field field;
+    bool failed;
+    out->count = out->version = 0;
+    while (lance_wire_next(&cursor, &field, &failed)) {
+        if (field.number == 1 && field.wire_type == 2) {
+            if (!parse_segment(field.bytes, false, &out->segment)) {
+                return false;
+            }
+            out->count = segment_count(&out->segment);
+        } else if (field.number == 2 && field.wire_type == 0) {
+            out->version = field.value;
+        }
+    }
+    return !failed;
+}
+
+static bool parse_ids(struct lake_bytes message, bool ascends, struct part *out)
+{
+    bool good = parse_segment(message, ascends, &out->segment);
+    out->count = good ? segment_count(&out->segment) : 0;
+    return good;
+}
+
+enum sequence_kind {
+    IDS,
+    IDS_THAT_ASCEND, /* where they must */
+    VERSIONS
+};
+
+static lake_status read_parts(struct lake_bytes sequence, enum sequence_kind kind,
+                              struct reading reading, struct lake_error *err)
 {
     struct base_cursor cursor = base_cursor_of(sequence);
-    struct reading reading = {start, count, out};
     struct lance_wire_field field;
     bool failed = false;
     while (reading.count > 0 && lance_wire_next(&cursor, &field, &failed)) {
-        struct segment segment;
+        struct part part;
         uint64_t skip;
         if (field.number != 1 || field.wire_type != 2) {
             continue;
         }
-        if (!parse_segment(field.bytes, &segment)) {
+        if (kind == VERSIONS ? !parse_run(field.bytes, &part)
+                             : !parse_ids(field.bytes, kind == IDS_THAT_ASCEND, &part)) {
             return broken(err);
         }
-        uint64_t take = advance(&reading, segment_count(&segment), &skip);
-        emit(&segment, skip, take, reading.out);
+        uint64_t take = advance(&reading, part.count, &skip);
+        if (kind != VERSIONS) {
+            emit(&part.segment, skip, take, reading.out);
+        }
+        for (uint64_t i = 0; kind == VERSIONS && i < take; i++) {
+            reading.out[i] = part.version;
+        }
         reading.out += take;
     }
     return finish(&reading, failed, err);
+}
+
+lake_status lance_row_ids_read(struct lance_row_ids ids, uint64_t start, uint64_t count,
+                               uint64_t *out, struct lake_error *err)
+{
+    return read_parts(ids.bytes, ids.checked ? IDS_THAT_ASCEND : IDS,
+                      (struct reading){start, count, out}, err);
+}
+
+lake_status lance_row_versions_read(struct lake_bytes sequence, uint64_t start, uint64_t count,
+                                    uint64_t *out, struct lake_error *err)
+{
+    return read_parts(sequence, VERSIONS, (struct reading){start, count, out}, err);
+}
+
+lake_status lance_row_ids_check(struct lance_row_ids *ids, struct lake_error *err)
+{
+    struct base_cursor cursor = base_cursor_of(ids->bytes);
+    struct lance_wire_field field;
+    bool failed = false;
+    while (lance_wire_next(&cursor, &field, &failed)) {
+        struct segment segment;
+        if (field.number == 1 && field.wire_type == 2 &&
+            !parse_segment(field.bytes, false, &segment)) {
+            return broken(err);
+        }
+    }
+    if (failed) {
+        return broken(err);
+    }
+    ids->checked = true;
+    return LAKE_OK;
 }
 
 /* ---- finding ---- */
@@ -364,7 +442,7 @@ static bool find_in_range(struct finding *finding, const struct segment *segment
                 good = holes <= at && hit(finding, i, at - holes);
             }
         } else if (bit_at(segment->bitmap, at)) {
-            for (; counted % 8 == 0 && counted + 8 <= at; counted += 8) {
+            for (; counted + 8 <= at; counted += 8) {
                 set += (uint64_t)__builtin_popcount(segment->bitmap.data[counted / 8]);
             }
             uint64_t before = 0;
@@ -401,11 +479,11 @@ static bool find_in_array(struct finding *finding, const struct segment *segment
     return good;
 }
 
-lake_status lance_row_ids_find(struct lake_bytes sequence, const uint64_t *ids, size_t id_count,
+lake_status lance_row_ids_find(struct lance_row_ids in, const uint64_t *ids, size_t id_count,
                                struct lance_row_id_hit *hits, size_t *hit_count,
                                struct lake_error *err)
 {
-    struct base_cursor cursor = base_cursor_of(sequence);
+    struct base_cursor cursor = base_cursor_of(in.bytes);
     struct finding finding = {.ids = ids, .id_count = id_count, .hits = hits};
     struct lance_wire_field field;
     bool failed = false;
@@ -414,7 +492,7 @@ lake_status lance_row_ids_find(struct lake_bytes sequence, const uint64_t *ids, 
         if (field.number != 1 || field.wire_type != 2) {
             continue;
         }
-        if (!parse_segment(field.bytes, &segment)) {
+        if (!parse_segment(field.bytes, in.checked, &segment)) {
             return broken(err);
         }
         bool good = segment.kind >= SEGMENT_SORTED_ARRAY ? find_in_array(&finding, &segment)
@@ -431,51 +509,6 @@ lake_status lance_row_ids_find(struct lake_bytes sequence, const uint64_t *ids, 
     return LAKE_OK;
 }
 
-/* A run: { 1 span: a segment, of which only how many numbers it has matters, 2 version } */
-static bool parse_run(struct lake_bytes message, uint64_t *count, uint64_t *version)
-{
-    struct base_cursor cursor = base_cursor_of(message);
-    struct segment segment;
-    struct lance_wire_field field;
-    bool failed;
-    *count = *version = 0;
-    while (lance_wire_next(&cursor, &field, &failed)) {
-        if (field.number == 1 && field.wire_type == 2) {
-            if (!parse_segment(field.bytes, &segment)) {
-                return false;
-            }
-            *count = segment_count(&segment);
-        } else if (field.number == 2 && field.wire_type == 0) {
-            *version = field.value;
-        }
-    }
-    return !failed;
-}
-
-lake_status lance_row_versions_read(struct lake_bytes sequence, uint64_t start, uint64_t count,
-                                    uint64_t *out, struct lake_error *err)
-{
-    struct base_cursor cursor = base_cursor_of(sequence);
-    struct reading reading = {start, count, out};
-    struct lance_wire_field field;
-    bool failed = false;
-    while (reading.count > 0 && lance_wire_next(&cursor, &field, &failed)) {
-        uint64_t there, version, skip;
-        if (field.number != 1 || field.wire_type != 2) {
-            continue;
-        }
-        if (!parse_run(field.bytes, &there, &version)) {
-            return broken(err);
-        }
-        uint64_t take = advance(&reading, there, &skip);
-        for (uint64_t i = 0; i < take; i++) {
-            reading.out[i] = version;
-        }
-        reading.out += take;
-    }
-    return finish(&reading, failed, err);
-}
-
 /* ---- whole sequences ---- */
 
 static lake_status too_long(struct lake_error *err)
@@ -487,8 +520,12 @@ lake_status lance_row_ids_decode(struct lake_bytes sequence, uint64_t row_count,
                                  struct lake_error *err)
 {
     uint64_t more;
-    lake_status status = lance_row_ids_read(sequence, 0, row_count, out, err);
-    return status == LAKE_OK && lance_row_ids_read(sequence, row_count, 1, &more, NULL) == LAKE_OK
+    struct lance_row_ids ids = {.bytes = sequence};
+    lake_status status = lance_row_ids_check(&ids, err);
+    if (status == LAKE_OK) {
+        status = lance_row_ids_read(ids, 0, row_count, out, err);
+    }
+    return status == LAKE_OK && lance_row_ids_read(ids, row_count, 1, &more, NULL) == LAKE_OK
                ? too_long(err)
                : status;
 }

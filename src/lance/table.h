@@ -45,7 +45,7 @@ lake_status lance_versions_latest(struct storage_store *store, uint64_t known_ve
 
 #define LANCE_MAX_MANIFEST_BYTES ((size_t)256 << 20)
 
-struct lance_manifest { /* immutable, shared */
+struct lance_manifest { /* shared; immutable but for what was found out about it */
     _Atomic uint32_t references;
     struct base_arena *arena; /* owns all below but the schema */
     LancePb__Manifest *pb;
@@ -56,6 +56,7 @@ struct lance_manifest { /* immutable, shared */
     struct lake_bytes transaction;   /* serialized inline Transaction; data NULL when none */
     const struct lance_key_value *config;
     size_t config_count;
+    _Atomic bool *row_ids_checked; /* by fragment; NULL: row ids are not stable */
     size_t file_bytes;
     size_t memory_bytes;
 };

@@ -194,7 +194,7 @@ static lake_status find_ids(struct taking *taking, const struct sorted_id *sorte
     lake_status status = LAKE_OK;
     for (size_t f = 0; status == LAKE_OK && f < pb->n_fragments; f++) {
         const LancePb__DataFragment *fragment = pb->fragments[f];
-        struct lake_bytes sequence = {fragment->inline_row_ids.data, fragment->inline_row_ids.len};
+        struct lance_row_ids in;
         size_t count = 0;
         if (!fragment->has_inline_row_ids) {
             return lake_fail(err, LAKE_UNIMPLEMENTED,
@@ -202,7 +202,10 @@ static lake_status find_ids(struct taking *taking, const struct sorted_id *sorte
                              " are not kept in the manifest, where alone they are read from",
                              fragment->id);
         }
-        status = lance_row_ids_find(sequence, ids, taking->request_count, hits, &count, err);
+        status = lance_manifest_row_ids(taking->dataset->manifest, f, &in, err);
+        if (status == LAKE_OK) {
+            status = lance_row_ids_find(in, ids, taking->request_count, hits, &count, err);
+        }
         if (status == LAKE_OK) {
             status = keep_live_hits(taking, f, sorted, hits, count, err);
         }

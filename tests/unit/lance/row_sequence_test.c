@@ -13,6 +13,11 @@ struct sequence {
     size_t count;
 };
 
+static struct lance_row_ids unchecked(struct lake_bytes bytes)
+{
+    return (struct lance_row_ids){.bytes = bytes};
+}
+
 static void put_varint(struct base_buffer *out, uint64_t value)
 {
     assert_int_equal(base_buffer_append_varint(out, value, NULL), LAKE_OK);
@@ -128,12 +133,14 @@ static void any_range_of_any_form_reads_as_the_plain_numbers(void **state)
         for (int i = 0; i < 40; i++) {
             size_t start = random_next(&seed) % (sequence.count + 1);
             size_t count = random_next(&seed) % (sequence.count - start + 1);
-            assert_int_equal(lance_row_ids_read(bytes, start, count, out, NULL), LAKE_OK);
+            assert_int_equal(lance_row_ids_read(unchecked(bytes), start, count, out, NULL),
+                             LAKE_OK);
             assert_memory_equal(out, sequence.numbers + start, count * sizeof(uint64_t));
         }
-        assert_int_equal(lance_row_ids_read(bytes, 0, sequence.count + 1, out, NULL),
+        assert_int_equal(lance_row_ids_read(unchecked(bytes), 0, sequence.count + 1, out, NULL),
                          LAKE_DATA_LOSS);
-        assert_int_equal(lance_row_ids_read(bytes, UINT64_MAX, 1, out, NULL), LAKE_DATA_LOSS);
+        assert_int_equal(lance_row_ids_read(unchecked(bytes), UINT64_MAX, 1, out, NULL),
+                         LAKE_DATA_LOSS);
         base_buffer_fini(&sequence.bytes);
     }
 }
@@ -177,9 +184,9 @@ static void numbers_of_any_form_are_found_where_they_stand(void **state)
                 ids[count++] = UINT64_MAX;
         }
         qsort(ids, count, sizeof(*ids), by_value);
-        assert_int_equal(
-            lance_row_ids_find(base_buffer_view(&sequence.bytes), ids, count, hits, &found, NULL),
-            LAKE_OK);
+        assert_int_equal(lance_row_ids_find(unchecked(base_buffer_view(&sequence.bytes)), ids,
+                                            count, hits, &found, NULL),
+                         LAKE_OK);
         for (size_t i = 0; i < count; i++)
             expected += occurrences(&sequence, ids[i], &row);
         assert_int_equal(found, expected);
@@ -205,17 +212,17 @@ static void damaged_sequences_are_errors_or_numbers_but_nothing_worse(void **sta
             uint8_t *copy = base_alloc(size + 1); /* sanitizers see what lies beyond */
             memcpy(copy, sequence.bytes.data, size);
             struct lake_bytes cut = {copy, size};
-            lake_status status = lance_row_ids_read(cut, 0, sequence.count, out, NULL);
+            lake_status status = lance_row_ids_read(unchecked(cut), 0, sequence.count, out, NULL);
             assert_true(status == LAKE_DATA_LOSS || (status == LAKE_OK && size > 0) ||
                         sequence.count == 0);
             if (size > 0) {
                 copy[random_next(&seed) % size] ^= (uint8_t)(1 + random_next(&seed) % 255);
-                status = lance_row_ids_read(cut, 0, sequence.count, out, NULL);
+                status = lance_row_ids_read(unchecked(cut), 0, sequence.count, out, NULL);
                 assert_true(status == LAKE_OK || status == LAKE_DATA_LOSS);
                 struct lance_row_id_hit hits[2];
                 uint64_t ids[2] = {out[0], UINT64_MAX};
                 size_t found;
-                status = lance_row_ids_find(cut, ids, 2, hits, &found, NULL);
+                status = lance_row_ids_find(unchecked(cut), ids, 2, hits, &found, NULL);
                 assert_true(status == LAKE_OK || status == LAKE_DATA_LOSS);
                 status = lance_row_versions_read(cut, 0, sequence.count, out, NULL);
                 assert_true(status == LAKE_OK || status == LAKE_DATA_LOSS);
@@ -252,8 +259,10 @@ static void numbers_out_of_order_are_damage(void **state)
         else
             put_array(&segment, 4, cases[i].numbers, 2, 1);
         put_bytes(&sequence, 1, &segment);
-        assert_int_equal(lance_row_ids_read(base_buffer_view(&sequence), 0, 1, &number, NULL),
-                         cases[i].status);
+        struct lance_row_ids ids = unchecked(base_buffer_view(&sequence));
+        assert_int_equal(lance_row_ids_read(ids, 0, 1, &number, NULL), cases[i].status);
+        assert_int_equal(lance_row_ids_check(&ids, NULL), cases[i].status);
+        assert_int_equal(ids.checked, cases[i].status == LAKE_OK);
         base_buffer_fini(&range);
         base_buffer_fini(&segment);
         base_buffer_fini(&sequence);
@@ -273,8 +282,9 @@ static void what_pylance_wrote_is_read(void **state)
                                        0x04, 0x0a, 0x02, 0x10, 0x0a, 0x10, 0x02, 0x0a, 0x08, 0x0a,
                                        0x04, 0x0a, 0x02, 0x10, 0x03, 0x10, 0x03};
     uint64_t out[29];
-    assert_int_equal(lance_row_ids_read((struct lake_bytes){ids, sizeof(ids)}, 0, 29, out, NULL),
-                     LAKE_OK);
+    assert_int_equal(
+        lance_row_ids_read(unchecked((struct lake_bytes){ids, sizeof(ids)}), 0, 29, out, NULL),
+        LAKE_OK);
     for (uint64_t i = 0; i < 29; i++)
         assert_int_equal(out[i], i < 2 ? 3 + i : i < 26 ? 4 + i : i - 26);
     assert_int_equal(
