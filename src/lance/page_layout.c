@@ -1,3 +1,8 @@
+/*
+ * Page layouts read and printed. The layout (which kind of page, its layers) is taken apart here,
+ * the tree of encodings inside it by lance_oneof_parse (wire.c), as for storage 2.0
+ * (v20_encoding.c).
+ */
 #include "page_layout.h"
 
 #include "wire.h"
@@ -42,11 +47,6 @@ const char *lance_encoding_name(enum lance_encoding_kind kind)
 
 /* ---- parsing ---- */
 
-static lake_status broken(struct lake_error *err)
-{
-    return lake_fail(err, LAKE_DATA_LOSS, "the page's encoding is not a valid protobuf message");
-}
-
 static lake_status parse_encoding(struct lake_bytes message, unsigned depth,
                                   struct base_arena *arena, const struct lance_encoding **out,
                                   struct lake_error *err);
@@ -61,7 +61,7 @@ static lake_status parse_compression(struct lake_bytes message, struct lance_enc
         if (field.number == 1)
             node->scheme = (uint32_t)field.value;
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
 }
 
 static lake_status parse_member_bits(const struct lance_wire_field *field, struct base_arena *arena,
@@ -78,7 +78,7 @@ static lake_status parse_member_bits(const struct lance_wire_field *field, struc
     while (!packed || base_cursor_left(&cursor) > 0) {
         uint64_t bits = field->value;
         if (packed && !base_cursor_varint(&cursor, &bits))
-            return broken(err);
+            return lance_encoding_broken(err);
         if (node->member_count == LANCE_MAX_PACKED_MEMBERS)
             return lake_fail(err, LAKE_UNIMPLEMENTED, "a packed struct has more than %d members",
                              LANCE_MAX_PACKED_MEMBERS);
@@ -108,7 +108,7 @@ static lake_status parse_member(struct lake_bytes message, unsigned depth, struc
             return status;
     }
     if (failed)
-        return broken(err);
+        return lance_encoding_broken(err);
     if (out->value == NULL || out->bits == 0 || out->bits % 8 != 0)
         return lake_fail(err, LAKE_DATA_LOSS, "a member of a packed struct has no encoding");
     return LAKE_OK;
@@ -125,7 +125,7 @@ static lake_status parse_members(struct lake_bytes message, unsigned depth,
     while (lance_wire_next(&counter, &field, &failed))
         count += field.number == 1 && field.wire_type == 2;
     if (failed)
-        return broken(err);
+        return lance_encoding_broken(err);
     if (count > LANCE_MAX_PACKED_MEMBERS)
         return lake_fail(err, LAKE_UNIMPLEMENTED, "a packed struct has more than %d members",
                          LANCE_MAX_PACKED_MEMBERS);
@@ -233,38 +233,30 @@ static lake_status parse_codec(struct lake_bytes message, unsigned depth, struct
         if (status != LAKE_OK)
             return status;
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
+}
+
+static lake_status parse_node(uint32_t number, struct lake_bytes message, unsigned depth,
+                              struct base_arena *arena, void *out, struct lake_error *err)
+{
+    struct lance_encoding *node = out;
+    node->kind = (enum lance_encoding_kind)number;
+    return parse_codec(message, depth, arena, node, err);
 }
 
 static lake_status parse_encoding(struct lake_bytes message, unsigned depth,
                                   struct base_arena *arena, const struct lance_encoding **out,
                                   struct lake_error *err)
 {
-    struct base_cursor cursor = base_cursor_of(message);
-    struct lance_encoding *node = NULL;
-    struct lance_wire_field field;
-    bool failed;
-    if (depth > LANCE_MAX_ENCODING_DEPTH)
-        return lake_fail(err, LAKE_UNIMPLEMENTED, "encodings are nested deeper than %d",
-                         LANCE_MAX_ENCODING_DEPTH);
-    while (lance_wire_next(&cursor, &field, &failed)) {
-        if (field.wire_type != 2 || field.number < LANCE_ENCODING_FLAT ||
-            field.number > LANCE_ENCODING_VARIABLE_PACKED_STRUCT)
-            return lake_fail(err, LAKE_UNIMPLEMENTED, "unknown encoding number %u", field.number);
-        node = base_arena_calloc_array(arena, 1, sizeof(*node));
-        if (node == NULL)
-            return base_fail_no_memory(err, sizeof(*node));
-        node->kind = (enum lance_encoding_kind)field.number;
-        lake_status status = parse_codec(field.bytes, depth, arena, node, err);
-        if (status != LAKE_OK)
-            return status;
-    }
-    if (failed)
-        return broken(err);
-    if (node == NULL)
-        return lake_fail(err, LAKE_DATA_LOSS, "the page names no encoding where one must be");
-    *out = node;
-    return LAKE_OK;
+    static const struct lance_oneof oneof = {.last = LANCE_ENCODING_VARIABLE_PACKED_STRUCT,
+                                             .max_depth = LANCE_MAX_ENCODING_DEPTH,
+                                             .node_bytes = sizeof(struct lance_encoding),
+                                             .parse = parse_node};
+    const void *node;
+    lake_status status = lance_oneof_parse(&oneof, message, depth, arena, &node, err);
+    if (status == LAKE_OK)
+        *out = node;
+    return status;
 }
 
 static lake_status add_layer(struct lance_page_layout *out, uint64_t layer, struct lake_error *err)
@@ -288,7 +280,7 @@ static lake_status parse_layers(const struct lance_wire_field *field, struct lan
     while (base_cursor_left(&cursor) > 0) {
         uint64_t layer;
         if (!base_cursor_varint(&cursor, &layer))
-            return broken(err);
+            return lance_encoding_broken(err);
         lake_status status = add_layer(out, layer, err);
         if (status != LAKE_OK)
             return status;
@@ -400,20 +392,18 @@ static lake_status parse_layout_kind(const struct lance_wire_field *outer, struc
     struct lance_wire_field field;
     bool failed;
     out->kind = (enum lance_layout_kind)outer->number;
-    while (lance_wire_next(&cursor, &field, &failed)) {
-        lake_status status = LAKE_OK;
-        if (field.wire_type == 0 || field.wire_type == 2) {
-            if (out->kind == LANCE_MINI_BLOCK)
-                status = parse_mini_block_field(&field, arena, out, err);
-            else if (out->kind == LANCE_CONSTANT_PAGE)
-                status = parse_constant_field(&field, arena, out, err);
-            else
-                status = parse_full_zip_field(&field, arena, out, err);
-        }
+    while (lance_wire_next_value(&cursor, &field, &failed)) {
+        lake_status status;
+        if (out->kind == LANCE_MINI_BLOCK)
+            status = parse_mini_block_field(&field, arena, out, err);
+        else if (out->kind == LANCE_CONSTANT_PAGE)
+            status = parse_constant_field(&field, arena, out, err);
+        else
+            status = parse_full_zip_field(&field, arena, out, err);
         if (status != LAKE_OK)
             return status;
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
 }
 
 /* A blob page's descriptions are a page of their own kind inside it, one level deep. */
@@ -424,7 +414,7 @@ static lake_status parse_blob(struct lake_bytes message, struct base_arena *aren
     struct lance_wire_field field;
     bool failed;
     out->kind = LANCE_BLOB_PAGE;
-    while (lance_wire_next(&cursor, &field, &failed)) {
+    while (lance_wire_next_value(&cursor, &field, &failed)) {
         lake_status status = LAKE_OK;
         if (field.number == 1 && field.wire_type == 2) {
             struct lance_page_layout *inner = base_arena_calloc_array(arena, 1, sizeof(*inner));
@@ -432,14 +422,14 @@ static lake_status parse_blob(struct lake_bytes message, struct base_arena *aren
                 return base_fail_no_memory(err, sizeof(*inner));
             status = parse_layout(field.bytes, false, arena, inner, err);
             out->descriptions = inner;
-        } else if (field.number == 2 && (field.wire_type == 0 || field.wire_type == 2)) {
+        } else if (field.number == 2) {
             status = parse_layers(&field, out, err);
         }
         if (status != LAKE_OK)
             return status;
     }
     if (failed)
-        return broken(err);
+        return lance_encoding_broken(err);
     if (out->descriptions == NULL || out->descriptions->layer_count != 1 ||
         out->descriptions->layers[0] != LANCE_ALL_VALID_ITEM)
         return lake_fail(err, LAKE_DATA_LOSS, "a blob page has no descriptions");
@@ -467,7 +457,7 @@ static lake_status parse_layout(struct lake_bytes message, bool may_be_blob,
             return status;
     }
     if (failed)
-        return broken(err);
+        return lance_encoding_broken(err);
     if ((int)layout.kind == 0 || layout.layer_count == 0)
         return lake_fail(err, LAKE_DATA_LOSS, "the page has no layout");
     if (layout.values == NULL && (layout.kind == LANCE_MINI_BLOCK || layout.kind == LANCE_FULL_ZIP))

@@ -3,23 +3,6 @@
 #include "page_layout.h"
 #include "wire.h"
 
-#include <string.h>
-
-static lake_status broken(struct lake_error *err)
-{
-    return lake_fail(err, LAKE_DATA_LOSS, "the page's encoding is not a valid protobuf message");
-}
-
-/* The next number or bytes: nothing here has another wire type. */
-static bool next_field(struct base_cursor *cursor, struct lance_wire_field *out, bool *failed)
-{
-    while (lance_wire_next(cursor, out, failed)) {
-        if (out->wire_type == 0 || out->wire_type == 2)
-            return true;
-    }
-    return false;
-}
-
 /* Buffer { 1 index, 2 where: 0 the page, 1 the column, 2 the file } */
 static lake_status parse_buffer(struct lake_bytes message, struct lance_v20_encoding *node,
                                 struct lake_error *err)
@@ -27,15 +10,15 @@ static lake_status parse_buffer(struct lake_bytes message, struct lance_v20_enco
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_wire_field field;
     bool failed;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next_value(&cursor, &field, &failed)) {
         if (field.number == 1 && field.value < UINT32_MAX)
             node->buffer = (uint32_t)field.value;
         else if (field.number == 1)
-            return broken(err);
+            return lance_encoding_broken(err);
         else if (field.number == 2 && field.value != 0)
             return lake_fail(err, LAKE_UNIMPLEMENTED, "a buffer outside the page");
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
 }
 
 /* Compression { 1 scheme as text } */
@@ -45,7 +28,7 @@ static lake_status parse_compression(struct lake_bytes message, struct lance_v20
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_wire_field field;
     bool failed;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next_value(&cursor, &field, &failed)) {
         struct lake_str name = {(const char *)field.bytes.data, field.bytes.size};
         if (field.number != 1 || field.wire_type != 2)
             continue;
@@ -57,7 +40,7 @@ static lake_status parse_compression(struct lake_bytes message, struct lance_v20
             return lake_fail(err, LAKE_UNIMPLEMENTED, "unknown compression \"%.*s\"",
                              (int)BASE_MIN(name.size, (size_t)40), name.data);
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
 }
 
 static lake_status parse(struct lake_bytes message, unsigned depth, struct base_arena *arena,
@@ -76,7 +59,7 @@ static lake_status parse_nullable(const struct lance_wire_field *outer, unsigned
     node->nulls = (enum lance_v20_nulls)outer->number;
     node->values = node->validity = NULL;
     uint32_t values = node->nulls == LANCE_V20_NO_NULLS ? 1 : 2;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next_value(&cursor, &field, &failed)) {
         lake_status status = LAKE_OK;
         if (node->nulls == LANCE_V20_ALL_NULLS || field.wire_type != 2)
             continue;
@@ -87,7 +70,7 @@ static lake_status parse_nullable(const struct lance_wire_field *outer, unsigned
         if (status != LAKE_OK)
             return status;
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
 }
 
 /* The fields that hold an encoding inside this one. */
@@ -181,7 +164,7 @@ static lake_status parse_kind(struct lake_bytes message, unsigned depth, struct 
     struct base_cursor cursor = base_cursor_of(message);
     struct lance_wire_field field;
     bool failed;
-    while (next_field(&cursor, &field, &failed)) {
+    while (lance_wire_next_value(&cursor, &field, &failed)) {
         const struct lance_v20_encoding **inner = inner_of(node, field.number);
         lake_status status = LAKE_OK;
         if (field.wire_type != 2)
@@ -195,7 +178,7 @@ static lake_status parse_kind(struct lake_bytes message, unsigned depth, struct 
         if (status != LAKE_OK)
             return status;
     }
-    return failed ? broken(err) : LAKE_OK;
+    return failed ? lance_encoding_broken(err) : LAKE_OK;
 }
 
 /* What every node of its kind has. */
@@ -237,37 +220,27 @@ static lake_status check(const struct lance_v20_encoding *node, struct lake_erro
                             (int)node->kind);
 }
 
+static lake_status parse_node(uint32_t number, struct lake_bytes message, unsigned depth,
+                              struct base_arena *arena, void *out, struct lake_error *err)
+{
+    struct lance_v20_encoding *node = out;
+    node->kind = (enum lance_v20_kind)number;
+    lake_status status = parse_kind(message, depth, arena, node, err);
+    return status == LAKE_OK ? check(node, err) : status;
+}
+
 static lake_status parse(struct lake_bytes message, unsigned depth, struct base_arena *arena,
                          const struct lance_v20_encoding **out, struct lake_error *err)
 {
-    struct base_cursor cursor = base_cursor_of(message);
-    struct lance_v20_encoding *node = NULL;
-    struct lance_wire_field field;
-    bool failed;
-    if (depth > LANCE_V20_MAX_DEPTH)
-        return lake_fail(err, LAKE_UNIMPLEMENTED, "encodings are nested deeper than %d",
-                         LANCE_V20_MAX_DEPTH);
-    while (next_field(&cursor, &field, &failed)) {
-        if (field.wire_type != 2 || field.number < LANCE_V20_FLAT ||
-            field.number > LANCE_V20_BITPACKED_NON_NEGATIVE)
-            return lake_fail(err, LAKE_UNIMPLEMENTED,
-                             "encoding number %u is not one of storage 2.0", field.number);
-        node = base_arena_calloc_array(arena, 1, sizeof(*node));
-        if (node == NULL)
-            return base_fail_no_memory(err, sizeof(*node));
-        node->kind = (enum lance_v20_kind)field.number;
-        lake_status status = parse_kind(field.bytes, depth, arena, node, err);
-        if (status == LAKE_OK)
-            status = check(node, err);
-        if (status != LAKE_OK)
-            return status;
-    }
-    if (failed)
-        return broken(err);
-    if (node == NULL)
-        return lake_fail(err, LAKE_DATA_LOSS, "the page names no encoding where one must be");
-    *out = node;
-    return LAKE_OK;
+    static const struct lance_oneof oneof = {.last = LANCE_V20_BITPACKED_NON_NEGATIVE,
+                                             .max_depth = LANCE_V20_MAX_DEPTH,
+                                             .node_bytes = sizeof(struct lance_v20_encoding),
+                                             .parse = parse_node};
+    const void *node;
+    lake_status status = lance_oneof_parse(&oneof, message, depth, arena, &node, err);
+    if (status == LAKE_OK)
+        *out = node;
+    return status;
 }
 
 lake_status lance_v20_encoding_parse(struct lake_bytes message, struct base_arena *arena,
