@@ -167,8 +167,10 @@ static lake_status merge_fields(const LancePb__Manifest *pb, struct lance_schema
 {
     LancePb__Field **new_fields;
     size_t new_count;
-    lance_shift_field_ids(added, lance_max_field_id(pb) + 1);
-    lake_status status = lance_schema_to_fields(added, arena, &new_fields, &new_count, err);
+    lake_status status = lance_shift_field_ids(added, pb, err);
+    if (status == LAKE_OK) {
+        status = lance_schema_to_fields(added, arena, &new_fields, &new_count, err);
+    }
     if (status != LAKE_OK) {
         return status;
     }

@@ -408,10 +408,16 @@ static void shift_ids(struct lance_field *fields, size_t count, int32_t by)
     }
 }
 
-void lance_shift_field_ids(struct lance_schema *schema, int32_t by)
+lake_status lance_shift_field_ids(struct lance_schema *schema, const LancePb__Manifest *above,
+                                  struct lake_error *err)
 {
-    shift_ids(schema->fields, schema->field_count, by);
-    schema->max_field_id += by;
+    int32_t highest = lance_max_field_id(above);
+    if (highest >= INT32_MAX - 1 - BASE_MAX(schema->max_field_id, 0)) {
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "the table has used up its field ids");
+    }
+    shift_ids(schema->fields, schema->field_count, highest + 1);
+    schema->max_field_id += highest + 1;
+    return LAKE_OK;
 }
 
 /* The newest version, or NULL when there is no dataset yet. */
@@ -433,8 +439,9 @@ static lake_status start_overwrite(struct storage_store *store, struct lance_dat
     if (base != NULL) {
         const struct lance_manifest *manifest = base->manifest;
         status = lance_manifest_check_changeable(manifest, err);
-        if ((manifest->pb->writer_feature_flags & LANCE_FLAG_UNIQUE_FIELD_IDS) != 0) {
-            lance_shift_field_ids(schema, lance_max_field_id(manifest->pb) + 1);
+        if (status == LAKE_OK &&
+            (manifest->pb->writer_feature_flags & LANCE_FLAG_UNIQUE_FIELD_IDS) != 0) {
+            status = lance_shift_field_ids(schema, manifest->pb, err);
         }
         if (profile == LANCE_PROFILE_BALANCED) {
             profile = lance_profile_of(manifest->config, manifest->config_count, &manifest->schema);

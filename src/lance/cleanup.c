@@ -12,7 +12,6 @@
 #include "table.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +20,6 @@
 #define DEFAULT_OLDER_MS (14 * DAY_MS)
 #define DEFAULT_GRACE_MS (7 * DAY_MS)
 #define REFS_PREFIX      "_refs/"
-#define TAGS_PREFIX      "_refs/tags/"
-#define HINT_KEY         "_versions/latest_version_hint.json"
-#define MAX_REF_BYTES    65536
 
 struct version {
     uint64_t number; /* bit 63: detached */
@@ -39,7 +35,7 @@ struct versions {
     enum lance_naming naming;
 };
 
-struct numbers {
+struct numbers { /* ascending, once all are there */
     uint64_t *items;
     size_t count;
     size_t capacity;
@@ -115,14 +111,17 @@ static lake_status pin(struct numbers *numbers, uint64_t version, struct lake_er
     return LAKE_OK;
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a;
+    uint64_t right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
 static bool is_pinned(const struct numbers *numbers, uint64_t version)
 {
-    for (size_t i = 0; i < numbers->count; i++) {
-        if (numbers->items[i] == version) {
-            return true;
-        }
-    }
-    return false;
+    return numbers->count > 0 && bsearch(&version, numbers->items, numbers->count, sizeof(version),
+                                         compare_numbers) != NULL;
 }
 
 static lake_status note_version(struct cleanup *cleanup, const struct storage_list_entry *entry,
@@ -228,13 +227,14 @@ static int64_t age_ms(const struct cleanup *cleanup, const struct lance_manifest
     return cleanup->now_ms - made;
 }
 
+/* A version above the latest was published after that was found out. */
 static void decide(struct cleanup *cleanup, const struct lance_manifest *manifest, size_t index)
 {
     struct version *version = &cleanup->versions.items[index];
     const struct lance_cleanup_options *options = cleanup->options;
-    uint64_t newer = cleanup->versions.latest - version->number;
-    version->retained = version->retained || version->number == cleanup->versions.latest ||
-                        newer < options->retain_versions ||
+    uint64_t latest = cleanup->versions.latest;
+    version->retained = version->retained || version->number >= latest ||
+                        latest - version->number < options->retain_versions ||
                         is_pinned(&cleanup->pinned, version->number) ||
                         age_ms(cleanup, manifest, version) < options->older_than_ms;
     for (size_t i = 0; i < options->version_count && !version->retained; i++) {
@@ -363,7 +363,7 @@ static lake_status note_ref(struct cleanup *cleanup, const struct storage_list_e
 {
     char branch[LANCE_REF_NAME_BYTES];
     struct lake_str key = base_str_of(entry->key);
-    if (base_str_has_prefix(key, TAGS_PREFIX)) {
+    if (base_str_has_prefix(key, LANCE_TAGS_PREFIX)) {
         return LAKE_OK; /* pin_tags */
     }
     if (!base_str_has_prefix(key, LANCE_BRANCHES_PREFIX) ||
@@ -386,8 +386,13 @@ static lake_status note_ref(struct cleanup *cleanup, const struct storage_list_e
 static lake_status read_refs(struct cleanup *cleanup, struct numbers *out, struct lake_error *err)
 {
     lake_status status = pin_tags(cleanup, out, err);
-    return status == LAKE_OK ? list_all(cleanup, cleanup->root, REFS_PREFIX, note_ref, out, err)
-                             : status;
+    if (status == LAKE_OK) {
+        status = list_all(cleanup, cleanup->root, REFS_PREFIX, note_ref, out, err);
+    }
+    if (out->count > 0) {
+        qsort(out->items, out->count, sizeof(*out->items), compare_numbers);
+    }
+    return status;
 }
 
 /* ---- removing ---- */
@@ -414,7 +419,7 @@ static lake_status write_hint(struct cleanup *cleanup, struct lake_error *err)
 {
     char text[64];
     int size = snprintf(text, sizeof(text), "{\"version\":%" PRIu64 "}", cleanup->versions.latest);
-    lake_status status = storage_put(cleanup->target, LAKE_STR(HINT_KEY),
+    lake_status status = storage_put(cleanup->target, LAKE_STR(LANCE_HINT_KEY),
                                      (struct lake_bytes){(const uint8_t *)text, (size_t)size}, err);
     return status == LAKE_OK ? BASE_FAULT("lance.cleanup.after_hint", err) : status;
 }

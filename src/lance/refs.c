@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_TAG_BYTES 65536
-
 static bool is_name_character(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
@@ -60,7 +58,7 @@ static lake_status parse_tag(const char *tag, struct lake_bytes text, struct lan
                              struct lake_error *err)
 {
     json_t *json = NULL;
-    lake_status status = base_json_parse(text, MAX_TAG_BYTES, &json, err);
+    lake_status status = base_json_parse(text, LANCE_MAX_TAG_BYTES, &json, err);
     if (status != LAKE_OK) {
         return lake_fail_wrap(err, LAKE_DATA_LOSS, "the tag %s is damaged", tag);
     }
@@ -86,8 +84,8 @@ lake_status lance_tag_read(struct storage_store *root, const char *tag, struct l
     if (!lance_ref_name_valid(tag)) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "'%.100s' is no name of a tag", tag);
     }
-    (void)snprintf(key, sizeof(key), "_refs/tags/%s.json", tag);
-    base_buffer_init(&text, MAX_TAG_BYTES);
+    (void)snprintf(key, sizeof(key), LANCE_TAGS_PREFIX "%s" LANCE_TAG_SUFFIX, tag);
+    base_buffer_init(&text, LANCE_MAX_TAG_BYTES);
     lake_status status = storage_read_all(root, base_str_of(key), &text, err);
     if (status == LAKE_NOT_FOUND) {
         status = lake_fail(err, LAKE_NOT_FOUND, "there is no tag %s of the dataset at %s", tag,

@@ -11,11 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#define TAGS_PREFIX   "_refs/tags/"
-#define TAG_SUFFIX    ".json"
-#define MAX_TAG_BYTES 65536
-#define MAX_TAGS      100000
-#define TIME_BYTES    40
+#define MAX_TAGS   100000
+#define TIME_BYTES 40
 
 static void format_now(char out[TIME_BYTES])
 {
@@ -82,7 +79,7 @@ static lake_status format_tag(const char *branch, uint64_t version, uint64_t man
                                   metadata != NULL ? json_incref(metadata) : json_object());
     *out = failed ? NULL : json_dumps(tag, JSON_INDENT(2));
     json_decref(tag);
-    return *out != NULL ? LAKE_OK : base_fail_no_memory(err, MAX_TAG_BYTES);
+    return *out != NULL ? LAKE_OK : base_fail_no_memory(err, LANCE_MAX_TAG_BYTES);
 }
 
 static lake_status key_of(const char *tag, char key[STORAGE_MAX_KEY_BYTES + 1],
@@ -92,7 +89,7 @@ static lake_status key_of(const char *tag, char key[STORAGE_MAX_KEY_BYTES + 1],
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "'%.100s' is no name of a tag: letters, digits and . - _ are", tag);
     }
-    (void)snprintf(key, STORAGE_MAX_KEY_BYTES + 1, TAGS_PREFIX "%s" TAG_SUFFIX, tag);
+    (void)snprintf(key, STORAGE_MAX_KEY_BYTES + 1, LANCE_TAGS_PREFIX "%s" LANCE_TAG_SUFFIX, tag);
     return LAKE_OK;
 }
 
@@ -128,7 +125,7 @@ lake_status lance_tag_update(struct storage_store *root, const char *tag, const 
     struct base_buffer before;
     json_t *json = NULL;
     char *text = NULL;
-    base_buffer_init(&before, MAX_TAG_BYTES);
+    base_buffer_init(&before, LANCE_MAX_TAG_BYTES);
     lake_status status = key_of(tag, key, err);
     if (status == LAKE_OK) {
         status = storage_read_all(root, base_str_of(key), &before, err);
@@ -137,7 +134,7 @@ lake_status lance_tag_update(struct storage_store *root, const char *tag, const 
         status = lake_fail(err, LAKE_NOT_FOUND, "there is no tag %s", tag);
     }
     if (status == LAKE_OK) {
-        status = base_json_parse(base_buffer_view(&before), MAX_TAG_BYTES, &json, err);
+        status = base_json_parse(base_buffer_view(&before), LANCE_MAX_TAG_BYTES, &json, err);
     }
     if (status == LAKE_OK) {
         status = find_version(root, branch, version, &manifest_bytes, err);
@@ -211,12 +208,12 @@ static lake_status visit_tag(void *context, const struct storage_list_entry *ent
 {
     struct tag_list *list = context;
     struct lake_str name = base_str_of(entry->key);
-    name.data += strlen(TAGS_PREFIX);
-    name.size -= strlen(TAGS_PREFIX);
-    if (!base_str_has_suffix(name, TAG_SUFFIX) || memchr(name.data, '/', name.size) != NULL) {
+    name.data += strlen(LANCE_TAGS_PREFIX);
+    name.size -= strlen(LANCE_TAGS_PREFIX);
+    if (!base_str_has_suffix(name, LANCE_TAG_SUFFIX) || memchr(name.data, '/', name.size) != NULL) {
         return lake_fail(err, LAKE_DATA_LOSS, "%s is no tag", entry->key);
     }
-    name.size -= strlen(TAG_SUFFIX);
+    name.size -= strlen(LANCE_TAG_SUFFIX);
     return add_tag(list, name, err);
 }
 
@@ -224,7 +221,7 @@ lake_status lance_tags_list(struct storage_store *root, struct lance_tag **out, 
                             struct lake_error *err)
 {
     struct tag_list list = {.root = root};
-    lake_status status = lance_list_all(root, TAGS_PREFIX, visit_tag, &list, err);
+    lake_status status = lance_list_all(root, LANCE_TAGS_PREFIX, visit_tag, &list, err);
     if (status != LAKE_OK) {
         base_free(list.items);
         return status;

@@ -201,8 +201,12 @@ lake_status lance_row_ids_give(struct base_arena *arena, LancePb__DataFragment *
     uint64_t rows = fragment->physical_rows;
     if (!fragment->has_inline_row_ids) {
         struct base_buffer buffer;
+        uint64_t end;
+        if (!base_u64_add(*next_row_id, rows, &end)) {
+            return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "the table has used up its row ids");
+        }
         base_buffer_init(&buffer, 256);
-        status = append_range(&buffer, *next_row_id, *next_row_id + rows, err);
+        status = append_range(&buffer, *next_row_id, end, err);
         if (status == LAKE_OK) {
             status = wrap(&buffer, 0, 1, err);
         }
@@ -211,7 +215,7 @@ lake_status lance_row_ids_give(struct base_arena *arena, LancePb__DataFragment *
                                 &fragment->inline_row_ids, err);
         }
         base_buffer_fini(&buffer);
-        *next_row_id += rows;
+        *next_row_id = end;
     }
     if (status == LAKE_OK) {
         status = give_version(arena, rows, version, &fragment->has_inline_created_at_versions,

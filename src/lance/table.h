@@ -26,6 +26,7 @@ enum lance_naming {
 #define LANCE_KEY_BYTES 64 /* of a manifest's key, with the NUL */
 void lance_manifest_key(enum lance_naming naming, uint64_t version, char out[LANCE_KEY_BYTES]);
 #define LANCE_VERSIONS_PREFIX "_versions/"
+#define LANCE_HINT_KEY        LANCE_VERSIONS_PREFIX "latest_version_hint.json"
 /* `name` is the part after it. False for whatever is not a version of the history:
  * temporary and staged names, detached versions, the hint. */
 bool lance_manifest_name_parse(struct lake_str name, uint64_t *version, enum lance_naming *naming);
@@ -230,6 +231,9 @@ lake_status lance_bases_find(const struct lance_bases *bases, uint32_t id,
 
 /* ---- refs.c ---- */
 
+#define LANCE_TAGS_PREFIX   "_refs/tags/"
+#define LANCE_TAG_SUFFIX    ".json"
+#define LANCE_MAX_TAG_BYTES 65536
 struct lance_ref {
     char branch[LANCE_REF_NAME_BYTES]; /* empty: main */
     uint64_t version;
@@ -433,7 +437,8 @@ lake_status lance_row_ids_of(const LancePb__DataFragment *fragment, uint64_t row
 lake_status lance_row_ids_set(struct base_arena *arena, LancePb__DataFragment *fragment,
                               const struct lance_row_identity *rows, size_t count,
                               struct lake_error *err);
-/* Gives a new fragment what it lacks of row ids (from *next_row_id on) and versions. */
+/* Gives a new fragment what it lacks of row ids (from *next_row_id on) and versions.
+ * RESOURCE_EXHAUSTED when there are not so many ids left. */
 lake_status lance_row_ids_give(struct base_arena *arena, LancePb__DataFragment *fragment,
                                uint64_t *next_row_id, uint64_t version, struct lake_error *err);
 
@@ -604,8 +609,10 @@ void lance_key_set_fini(struct lance_key_set *set);
 
 /* ---- append.c ---- */
 
-/* Where field ids do not begin at 0. */
-void lance_shift_field_ids(struct lance_schema *schema, int32_t by);
+/* Moves the ids of new fields above all that the table ever gave; RESOURCE_EXHAUSTED when there are
+ * not so many. */
+lake_status lance_shift_field_ids(struct lance_schema *schema, const LancePb__Manifest *above,
+                                  struct lake_error *err);
 
 /* INVALID_ARGUMENT names the column of a null where the schema forbids one. */
 lake_status lance_check_nulls(const struct lance_schema *schema, const struct ArrowArray *batch,

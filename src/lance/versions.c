@@ -9,20 +9,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VERSIONS_PREFIX "_versions/"
-#define SUFFIX          ".manifest"
-#define HINT_KEY        "_versions/latest_version_hint.json"
-#define MAX_HINT_BYTES  4096
-#define V2_DIGITS       20
-#define DETACHED_BIT    (UINT64_C(1) << 63)
+#define SUFFIX         ".manifest"
+#define MAX_HINT_BYTES 4096
+#define V2_DIGITS      20
+#define DETACHED_BIT   (UINT64_C(1) << 63)
 
 void lance_manifest_key(enum lance_naming naming, uint64_t version, char out[LANCE_KEY_BYTES])
 {
     if (naming == LANCE_NAMING_V2) {
-        (void)snprintf(out, LANCE_KEY_BYTES, VERSIONS_PREFIX "%020" PRIu64 SUFFIX,
+        (void)snprintf(out, LANCE_KEY_BYTES, LANCE_VERSIONS_PREFIX "%020" PRIu64 SUFFIX,
                        UINT64_MAX - version);
     } else {
-        (void)snprintf(out, LANCE_KEY_BYTES, VERSIONS_PREFIX "%" PRIu64 SUFFIX, version);
+        (void)snprintf(out, LANCE_KEY_BYTES, LANCE_VERSIONS_PREFIX "%" PRIu64 SUFFIX, version);
     }
 }
 
@@ -70,8 +68,8 @@ static void note_page(const struct storage_list_page *page, struct newest *newes
         struct lake_str name = base_str_of(page->entries[i].key);
         uint64_t version;
         enum lance_naming naming;
-        name.data += strlen(VERSIONS_PREFIX);
-        name.size -= strlen(VERSIONS_PREFIX);
+        name.data += strlen(LANCE_VERSIONS_PREFIX);
+        name.size -= strlen(LANCE_VERSIONS_PREFIX);
         if (lance_manifest_name_parse(name, &version, &naming)) {
             newest->version[naming] = BASE_MAX(newest->version[naming], version);
         }
@@ -88,7 +86,7 @@ static lake_status list_latest(struct storage_store *store, uint64_t *version,
     bool more = true;
     while (more && newest.version[LANCE_NAMING_V2] == 0) {
         struct storage_list_page page = {0};
-        lake_status status = storage_list(store, LAKE_STR(VERSIONS_PREFIX), base_str_of(last),
+        lake_status status = storage_list(store, LAKE_STR(LANCE_VERSIONS_PREFIX), base_str_of(last),
                                           STORAGE_MAX_LIST, &page, err);
         if (status == LAKE_NOT_FOUND) {
             break;
@@ -142,7 +140,7 @@ static lake_status read_hint(struct storage_store *store, uint64_t *version, str
     json_t *hint = NULL;
     *version = 0;
     base_buffer_init(&text, MAX_HINT_BYTES);
-    lake_status status = storage_read_all(store, LAKE_STR(HINT_KEY), &text, err);
+    lake_status status = storage_read_all(store, LAKE_STR(LANCE_HINT_KEY), &text, err);
     if (status == LAKE_NOT_FOUND || status == LAKE_RESOURCE_EXHAUSTED ||
         status == LAKE_OUT_OF_RANGE) {
         status = LAKE_OK;

@@ -25,7 +25,7 @@ struct faulty_rule {
     const char *key;        /* part of the key; NULL: any */
     uint32_t skip;          /* matching operations that go through first */
     uint32_t times;         /* and how many then fail; 0: the rule is off */
-    lake_status status;     /* what the caller gets */
+    lake_status status;     /* what the caller gets; of a list OK: what there is */
     bool done;              /* true: the operation is carried out, only its answer is lost */
     void (*before)(void *); /* called before the failing operation; may be NULL */
     void *context;
@@ -185,8 +185,9 @@ static inline lake_status faulty_list(void *context, struct lake_str prefix,
 {
     struct faulty_store *faulty = context;
     struct faulty_rule *rule = strike(faulty, FAULTY_LIST, prefix);
-    return rule != NULL ? answer(rule, err)
-                        : storage_list(faulty->inner, prefix, start_after, limit, out, err);
+    return rule != NULL && rule->status != LAKE_OK
+               ? answer(rule, err)
+               : storage_list(faulty->inner, prefix, start_after, limit, out, err);
 }
 
 static inline void faulty_free(void *context)

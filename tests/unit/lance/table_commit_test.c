@@ -183,6 +183,27 @@ static void an_append_continues_ids_and_row_ids(void **state)
     lance_dataset_unref(dataset);
 }
 
+static void use_up_row_ids(LancePb__Manifest *pb, void *context)
+{
+    carry_index(pb, context);
+    pb->next_row_id = UINT64_MAX - 9;
+}
+
+/* Of ten ids that are left, nine are given: the end of a range is a number, too. */
+static void row_ids_that_are_used_up_do_not_begin_again(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t seed = 7;
+    uint64_t version = 0;
+    create_dataset(f, "int32");
+    publish_changed(f, use_up_row_ids, NULL, (struct lake_bytes){NULL, 0});
+    struct lance_append *append = prepare(f, f->store, 10);
+    assert_int_equal(lance_append_commit(append, NULL, &version, &f->err), LAKE_RESOURCE_EXHAUSTED);
+    lance_append_free(append);
+    (void)append_random_rows(f, 9, &seed, NULL);
+    assert_int_equal(count_rows_of(f, 0), 9);
+}
+
 static void the_index_section_is_carried_over(void **state)
 {
     struct fixture *f = *state;
@@ -537,6 +558,35 @@ static void another_writer_commits(void *context)
     (void)append_random_rows(context, 5, &seed, NULL);
 }
 
+/* A version that is published while a clean-up looks for versions is none of the old ones. */
+static void a_version_published_during_a_clean_up_stays(void **state)
+{
+    struct fixture *f = *state;
+    struct faulty_store faulty;
+    struct lance_cleanup_options options;
+    struct lance_cleanup_stats stats;
+    create_dataset(f, "int32");
+    another_writer_commits(f);
+    faulty_store_init(&faulty, f->store);
+    faulty.rules[0] = (struct faulty_rule){.ops = FAULTY_LIST,
+                                           .key = "_versions/",
+                                           .skip = 1, /* the one that finds the newest */
+                                           .times = 1,
+                                           .status = LAKE_OK,
+                                           .before = another_writer_commits,
+                                           .context = f};
+    lance_cleanup_options_init(&options);
+    options.older_than_ms = -60000; /* what is to come, too, as if our clock were slow */
+    options.grace_ms = 0;
+    OK(lance_cleanup(faulty.store, &options, &stats, &f->err));
+    assert_int_equal(faulty.rules[0].times, 0);
+    assert_int_equal(stats.versions_removed, 1);
+    assert_int_equal(stats.versions_kept, 2);
+    assert_int_equal(count_rows_of(f, 3), 10);
+    assert_int_equal(count_rows_of(f, 2), 5);
+    faulty_store_fini(&faulty);
+}
+
 /* Our put failed without an answer and another writer has the version: ours is the next. */
 static void case_L21_a_version_taken_by_another_is_not_ours(void **state)
 {
@@ -718,6 +768,7 @@ int main(void)
         TEST(appends_add_versions_and_keep_the_old_ones),
         TEST(a_published_version_is_in_the_cache),
         TEST(an_append_continues_ids_and_row_ids),
+        TEST(row_ids_that_are_used_up_do_not_begin_again),
         TEST(the_index_section_is_carried_over),
         TEST(a_table_with_v1_names_keeps_them),
         TEST(a_null_where_none_may_be_is_refused),
@@ -730,6 +781,7 @@ int main(void)
         TEST(racing_appends_all_succeed_each_with_its_own_version),
         TEST(case_L21_a_lost_answer_is_resolved_by_the_transaction),
         TEST(case_L21_a_put_that_lands_after_the_check_is_ours),
+        TEST(a_version_published_during_a_clean_up_stays),
         TEST(case_L21_a_version_taken_by_another_is_not_ours),
         TEST(case_L21_an_outcome_that_cannot_be_learnt_removes_nothing),
         TEST(a_definite_refusal_of_the_manifest_cleans_up),
