@@ -196,6 +196,9 @@ static lake_status check_fragment(const LancePb__DataFragment *fragment, uint64_
                          "fragment %" PRIu64 " has overlays, which are not supported",
                          fragment->id);
     }
+    if (fragment->id > UINT32_MAX) { /* an address has 32 bits for it */
+        return malformed(version, "a fragment has an id above 4294967295", err);
+    }
     if (fragment->physical_rows > UINT32_MAX) {
         return malformed(version, "a fragment claims more than 4294967295 rows", err);
     }

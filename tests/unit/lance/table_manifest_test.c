@@ -219,6 +219,12 @@ static void contents_that_contradict_the_format_are_refused(void **state)
     draft_init(&draft); /* compaction leaves ids out of order */
     draft.fragments[0].id = 7;
     assert_draft(&draft, LAKE_OK);
+    draft.fragments[0].id = UINT32_MAX;
+    assert_draft(&draft, LAKE_OK);
+    draft.fragments[0].id++; /* above what an address can name */
+    assert_draft(&draft, LAKE_DATA_LOSS);
+    draft.fragments[0].id = UINT64_MAX;
+    assert_draft(&draft, LAKE_DATA_LOSS);
     draft_init(&draft);
     draft.file.n_column_indices = 0;
     assert_draft(&draft, LAKE_DATA_LOSS);
