@@ -138,7 +138,9 @@ static bool make_range(struct lance_predicate *predicate, wide value)
         return true;
     case LANCE_LT:
         predicate->never = value <= low;
-        predicate->high = value > high ? high : value - 1;
+        if (!predicate->never) {
+            predicate->high = value > high ? high : value - 1;
+        }
         return true;
     case LANCE_LE:
         predicate->never = value < low;
@@ -146,7 +148,9 @@ static bool make_range(struct lance_predicate *predicate, wide value)
         return true;
     case LANCE_GT:
         predicate->never = value >= high;
-        predicate->low = value < low ? low : value + 1;
+        if (!predicate->never) {
+            predicate->low = value < low ? low : value + 1;
+        }
         return true;
     case LANCE_GE:
         predicate->never = value > high;

@@ -321,6 +321,54 @@ static void constants_outside_the_type_do_not_wrap(void **state)
     assert_int_equal(count_passing("l", LANCE_EQ, huge, words, 4), 0);
 }
 
+/* What passes of the decimals -1, 0 and 1. */
+static size_t count_decimals(enum lance_filter_op op, const uint8_t limit[16])
+{
+    static const int64_t numbers[] = {-1, 0, 1};
+    struct lance_value value = {.kind = LANCE_VALUE_BYTES, .bytes = {limit, 16}};
+    struct lance_filter filter = {.op = op, .values = &value, .value_count = 1};
+    struct lance_predicate *predicate = NULL;
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    struct ArrowDecimal decimal;
+    uint8_t keep[3] = {1, 1, 1};
+    ArrowSchemaInit(&schema);
+    ArrowDecimalInit(&decimal, 128, 38, 0);
+    assert_int_equal(ArrowSchemaSetFormat(&schema, "d:38,0"), NANOARROW_OK);
+    assert_int_equal(ArrowArrayInitFromSchema(&array, &schema, NULL), NANOARROW_OK);
+    assert_int_equal(ArrowArrayStartAppending(&array), NANOARROW_OK);
+    for (size_t i = 0; i < 3; i++) {
+        ArrowDecimalSetInt(&decimal, numbers[i]);
+        assert_int_equal(ArrowArrayAppendDecimal(&array, &decimal), NANOARROW_OK);
+    }
+    assert_int_equal(ArrowArrayFinishBuildingDefault(&array, NULL), NANOARROW_OK);
+    assert_int_equal(lance_predicate_new(&filter, &schema, &predicate, NULL), LAKE_OK);
+    assert_int_equal(lance_predicate_apply(predicate, &array, keep, NULL), LAKE_OK);
+    lance_predicate_free(predicate);
+    ArrowArrayRelease(&array);
+    ArrowSchemaRelease(&schema);
+    return (size_t)keep[0] + keep[1] + keep[2];
+}
+
+/* There is no number below the least, nor above the greatest, to compute (seen by sanitizers). */
+static void the_ends_of_128_bits_are_limits_like_others(void **state)
+{
+    (void)state;
+    uint8_t least[16] = {0};
+    uint8_t greatest[16];
+    least[15] = 0x80;
+    memset(greatest, 0xff, sizeof(greatest));
+    greatest[15] = 0x7f;
+    assert_int_equal(count_decimals(LANCE_LT, least), 0);
+    assert_int_equal(count_decimals(LANCE_LE, least), 0);
+    assert_int_equal(count_decimals(LANCE_GT, least), 3);
+    assert_int_equal(count_decimals(LANCE_GE, least), 3);
+    assert_int_equal(count_decimals(LANCE_LT, greatest), 3);
+    assert_int_equal(count_decimals(LANCE_LE, greatest), 3);
+    assert_int_equal(count_decimals(LANCE_GT, greatest), 0);
+    assert_int_equal(count_decimals(LANCE_GE, greatest), 0);
+}
+
 static void assert_exact(const char *format, enum lance_filter_op op, struct lance_value value,
                          bool exact)
 {
@@ -425,6 +473,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_on_every_type_agrees_with_a_plain_loop),
         cmocka_unit_test(constants_outside_the_type_do_not_wrap),
+        cmocka_unit_test(the_ends_of_128_bits_are_limits_like_others),
         cmocka_unit_test(what_cannot_be_decided_exactly_is_left_to_the_engine),
         cmocka_unit_test(a_comparison_without_exactly_one_value_is_refused),
         cmocka_unit_test(dictionaries_are_decided_by_their_values),
