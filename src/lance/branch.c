@@ -98,6 +98,9 @@ static lake_status add_base(struct creation *creation, LancePb__Manifest *pb,
     }
     for (size_t i = 0; i < pb->n_base_paths; i++) {
         list[i] = pb->base_paths[i];
+        if (list[i]->id == UINT32_MAX) {
+            return lake_fail(err, LAKE_RESOURCE_EXHAUSTED, "the table has used up its base paths");
+        }
         creation->base_id = BASE_MAX(creation->base_id, list[i]->id + 1);
     }
     lance_pb__base_path__init(base);

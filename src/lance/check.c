@@ -20,8 +20,10 @@ static lake_status check_file(const struct lance_dataset *dataset, const struct 
                          "the file %s has %" PRIu64 " bytes, the manifest says %" PRIu64,
                          place->key, info.size_bytes, expected_bytes);
     }
-    check->files++;
-    check->bytes += info.size_bytes;
+    if (status == LAKE_OK) {
+        check->files++;
+        check->bytes += info.size_bytes;
+    }
     return status;
 }
 
@@ -51,10 +53,13 @@ lake_status lance_dataset_check_files(struct lance_dataset *dataset, struct lanc
                                       struct lake_error *err)
 {
     const LancePb__Manifest *pb = dataset->manifest->pb;
+    struct lance_file_check check = {0};
     lake_status status = LAKE_OK;
-    *out = (struct lance_file_check){0};
     for (size_t i = 0; i < pb->n_fragments && status == LAKE_OK; i++) {
-        status = check_fragment(dataset, pb->fragments[i], out, err);
+        status = check_fragment(dataset, pb->fragments[i], &check, err);
+    }
+    if (status == LAKE_OK) {
+        *out = check;
     }
     return status;
 }

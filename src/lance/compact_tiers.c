@@ -10,8 +10,6 @@
  */
 #include "index.h"
 
-#include <string.h>
-
 #define RUN_FRAGMENTS 64
 #define RUN_OF_TIER   8
 #define TIER_COUNT    3
@@ -35,27 +33,13 @@ struct run {
 
 /* ---- indices: what is rewritten they no longer cover, which is nothing to be done unasked ---- */
 
-static bool is_system_index(const LancePb__IndexMetadata *index)
-{
-    return base_str_has_prefix(lance_pb_str(index->name), "__lance_");
-}
+struct covered {
+    uint64_t *words; /* by fragment id; NULL: none is */
+    bool all;        /* by an index that does not say which */
+};
 
-static lake_status cover_all(uint64_t **words, uint64_t max_id, struct lake_error *err)
-{
-    size_t count = (size_t)(max_id / 64 + 1);
-    if (*words == NULL) {
-        *words = base_alloc_array(count, sizeof(**words));
-    }
-    if (*words == NULL) {
-        return base_fail_no_memory(err, count * sizeof(**words));
-    }
-    memset(*words, 0xff, count * sizeof(**words));
-    return LAKE_OK;
-}
-
-/* One bit for each fragment id up to max_id that an index covers; NULL: none is. */
 static lake_status find_indexed(const struct lance_manifest *manifest, uint64_t max_id,
-                                uint64_t **out, struct lake_error *err)
+                                struct covered *out, struct lake_error *err)
 {
     struct base_arena *arena = NULL;
     LancePb__IndexSection *section = NULL;
@@ -65,20 +49,20 @@ static lake_status find_indexed(const struct lance_manifest *manifest, uint64_t 
     }
     for (size_t i = 0; status == LAKE_OK && i < section->n_indices; i++) {
         uint64_t *words = NULL;
-        if (is_system_index(section->indices[i])) {
+        if (lance_index_is_system(section->indices[i])) {
             continue;
         }
-        if (!section->indices[i]->has_fragment_bitmap) { /* it may cover everything */
-            status = cover_all(out, max_id, err);
-            continue;
+        if (!section->indices[i]->has_fragment_bitmap) {
+            out->all = true;
+            break;
         }
         status = lance_fragment_bitmap_decode(section->indices[i], max_id, &words, err);
-        if (status == LAKE_OK && *out == NULL) {
-            *out = words;
+        if (status == LAKE_OK && out->words == NULL) {
+            out->words = words;
             words = NULL;
         }
         for (size_t j = 0; words != NULL && j <= max_id / 64; j++) {
-            (*out)[j] |= words[j];
+            out->words[j] |= words[j];
         }
         base_free(words);
     }
@@ -146,7 +130,7 @@ static void pass(struct search *search, size_t index, size_t tier, uint64_t rows
     }
 }
 
-static lake_status find_covered(const struct lance_dataset *dataset, uint64_t **out,
+static lake_status find_covered(const struct lance_dataset *dataset, struct covered *out,
                                 struct lake_error *err)
 {
     const struct lance_manifest *manifest = dataset->manifest;
@@ -160,23 +144,23 @@ lake_status lance_tiers_find(struct lance_dataset *dataset, size_t *first, size_
 {
     const LancePb__Manifest *pb = dataset->manifest->pb;
     struct search search = {.found_tier = TIER_COUNT};
-    uint64_t *indexed = NULL;
+    struct covered indexed = {.words = NULL};
     *first = *count = 0;
     if (pb->n_fragments < RUN_OF_TIER) {
         return LAKE_OK;
     }
     lake_status status = find_covered(dataset, &indexed, err);
-    for (size_t i = 0; i < pb->n_fragments && status == LAKE_OK; i++) {
+    for (size_t i = 0; !indexed.all && i < pb->n_fragments && status == LAKE_OK; i++) {
         const LancePb__DataFragment *fragment = pb->fragments[i];
         uint64_t deleted = 0;
         status = lance_dataset_deleted_rows(dataset, i, &deleted, err);
         uint64_t rows = dataset->fragment_rows[i] - BASE_MIN(deleted, dataset->fragment_rows[i]);
         uint64_t bytes = bytes_of(fragment);
-        bool stays =
-            indexed != NULL && (indexed[fragment->id / 64] >> (fragment->id % 64) & 1) != 0;
+        bool stays = indexed.words != NULL &&
+                     (indexed.words[fragment->id / 64] >> (fragment->id % 64) & 1) != 0;
         pass(&search, i, stays ? TIER_COUNT : tier_of(rows, bytes), rows, bytes);
     }
-    base_free(indexed);
+    base_free(indexed.words);
     if (status == LAKE_OK) {
         pass(&search, pb->n_fragments, TIER_COUNT, 0, 0); /* ends all runs */
         *first = search.found.first;

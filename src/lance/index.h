@@ -30,6 +30,8 @@ lake_status lance_index_section_parse(struct lake_bytes bytes, struct base_arena
                                       LancePb__IndexSection **out, struct lake_error *err);
 /* Up to which fragment id an index's bitmap counts. */
 uint64_t lance_index_max_fragment_id(const LancePb__Manifest *pb);
+/* One of the format's own, which holds no values of a column. */
+bool lance_index_is_system(const LancePb__IndexMetadata *index);
 enum lance_index_kind lance_index_kind_of(const LancePb__IndexMetadata *index);
 /* What stands behind the last point of its details' type, without "IndexDetails": "BTree". */
 struct lake_str lance_index_kind_name(const LancePb__IndexMetadata *index);

@@ -25,6 +25,11 @@ lake_status lance_index_section_parse(struct lake_bytes bytes, struct base_arena
     return LAKE_OK;
 }
 
+bool lance_index_is_system(const LancePb__IndexMetadata *index)
+{
+    return base_str_has_prefix(lance_pb_str(index->name), "__lance_");
+}
+
 uint64_t lance_index_max_fragment_id(const LancePb__Manifest *pb)
 {
     uint64_t id = pb->has_max_fragment_id ? pb->max_fragment_id : 0;

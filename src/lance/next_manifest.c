@@ -171,11 +171,6 @@ static lake_status apply_update(struct builder *builder, const LancePb__UpdateOp
 
 /* ---- indices ---- */
 
-static bool is_system_index(const LancePb__IndexMetadata *index)
-{
-    return base_str_has_prefix(lance_pb_str(index->name), "__lance_");
-}
-
 static lake_status set_index_section(struct builder *builder, LancePb__IndexSection *section,
                                      struct lake_error *err)
 {
@@ -257,12 +252,12 @@ static lake_status rewrite_indices(struct builder *builder, const struct rewrite
         LancePb__IndexMetadata *index = section->indices[i];
         struct base_buffer bytes;
         uint64_t *words = NULL;
-        if (!is_system_index(index) && !index->has_fragment_bitmap) {
+        if (!lance_index_is_system(index) && !index->has_fragment_bitmap) {
             continue; /* it may cover what is rewritten, and cannot be told that it no longer does
                        */
         }
         section->indices[kept++] = index;
-        if (is_system_index(index)) {
+        if (lance_index_is_system(index)) {
             continue;
         }
         base_buffer_init(&bytes, LANCE_MAX_MANIFEST_BYTES);

@@ -89,17 +89,21 @@ lake_status lance_scan_next_task(struct lance_scan *scan, struct lance_task **ou
 {
     uint64_t total = scan->first_task[scan->fragment_count];
     uint64_t index = atomic_load_explicit(&scan->next_task, memory_order_relaxed);
+    struct lance_task *task = NULL;
+    if (index < total) { /* before it is claimed: a failure loses no rows */
+        task = base_calloc_array(1, sizeof(*task));
+        if (task == NULL) {
+            return base_fail_no_memory(err, sizeof(*task));
+        }
+    }
     do {
         if (index >= total) {
+            base_free(task);
             *out = NULL;
             return LAKE_OK;
         }
     } while (!atomic_compare_exchange_weak_explicit(&scan->next_task, &index, index + 1,
                                                     memory_order_relaxed, memory_order_relaxed));
-    struct lance_task *task = base_calloc_array(1, sizeof(*task));
-    if (task == NULL) {
-        return base_fail_no_memory(err, sizeof(*task));
-    }
     task->scan = scan;
     task->index = index;
     task->fragment = fragment_of_task(scan, index);
