@@ -190,8 +190,20 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
 
 /* ---- pages ---- */
 
+/* Lance 2 to 4 names a layer of the members of a blob's rows, too, which are never null. */
+static void drop_layer_of_members(struct lance_leaf_reader *reader)
+{
+    struct lance_page_layout *layout = &reader->layout;
+    if (reader->type.kind != LANCE_LEAF_PACKED || layout->layer_count != reader->layers.count + 1 ||
+        layout->layers[0] != LANCE_ALL_VALID_ITEM)
+        return;
+    layout->layer_count--;
+    memmove(layout->layers, layout->layers + 1, layout->layer_count);
+}
+
 static lake_status check_layers(struct lance_leaf_reader *reader, struct lake_error *err)
 {
+    drop_layer_of_members(reader);
     const struct lance_page_layout *layout = &reader->layout;
     bool match = layout->layer_count == reader->layers.count;
     for (size_t i = 0; match && i < layout->layer_count; i++)

@@ -16,6 +16,7 @@
 #define FOOTER_BYTES  16
 #define MAGIC         "LANC"
 #define FOOTER_MINOR  2
+#define LEGACY_MINOR  2 /* what data files of storage version 0.1 say, after a major 0 */
 #define ARENA_BASE    ((size_t)16 << 20)
 #define ARENA_FACTOR  16 /* unpacked bytes per encoded byte; a real manifest needs about 5 */
 #define MAX_FRAGMENTS 10000000
@@ -207,6 +208,12 @@ static lake_status check_fragment(const LancePb__DataFragment *fragment, uint64_
     }
     for (size_t i = 0; i < fragment->n_files; i++) {
         const LancePb__DataFile *file = fragment->files[i];
+        if (file->file_major_version == 0 && file->file_minor_version == LEGACY_MINOR) {
+            return lake_fail(err, LAKE_UNIMPLEMENTED,
+                             "fragment %" PRIu64 " has a data file of the Lance storage version "
+                             "0.1; 2.0, 2.1 and 2.2 are supported",
+                             fragment->id);
+        }
         if (file->n_column_indices != file->n_fields) {
             return malformed(version, "a data file lists fields and columns of unequal number",
                              err);

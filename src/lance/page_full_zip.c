@@ -190,24 +190,42 @@ static lake_status append_constant_row(const struct lance_encoding *node,
     return LAKE_OK;
 }
 
+/* Whether the items at `depth`, whose list is `node`, are null in every row. Where no row has an
+ * item Lance 0.38 to 10 wrote a constant without a value in place of the list itself. */
+static bool items_are_null(const struct lance_leaf_type *type, uint32_t depth,
+                           const struct lance_encoding *node)
+{
+    if (node->kind == LANCE_ENCODING_FIXED_SIZE_LIST && depth + 1 == type->fsl_depth)
+        node = node->values;
+    return node->kind == LANCE_ENCODING_CONSTANT && node->bytes.size == 0;
+}
+
+static lake_status append_item_validity(struct lance_leaf_values *out, uint32_t depth,
+                                        const uint8_t *bits, bool all, struct lake_error *err)
+{
+    uint64_t items = lance_leaf_items_at(out->type, depth);
+    if (bits == NULL && all && !out->item_nulls[depth])
+        return LAKE_OK;
+    lake_status status = lance_leaf_values_need_item_validity(out, depth, err);
+    if (status != LAKE_OK)
+        return status;
+    return bits != NULL ? lance_bits_append(&out->item_valid[depth], bits, 0, items, err)
+                        : lance_bits_append_run(&out->item_valid[depth], all, items, err);
+}
+
 /* One row of fixed-size lists: validity bytes of each nullable layer, then the items. */
 static lake_status append_fsl_row(const struct lance_encoding *node, const uint8_t *at,
                                   struct lance_leaf_values *out, struct lake_error *err)
 {
     lake_status status = LAKE_OK;
     for (uint32_t depth = 0; depth < out->type->fsl_depth; depth++) {
-        uint64_t items = lance_leaf_items_at(out->type, depth);
         bool list = node->kind == LANCE_ENCODING_FIXED_SIZE_LIST; /* else a constant from here on */
-        if (list && node->has_validity) {
-            status = lance_leaf_values_need_item_validity(out, depth, err);
-            if (status == LAKE_OK)
-                status = lance_bits_append(&out->item_valid[depth], at, 0, items, err);
-            at += (items + 7) / 8;
-        } else if (out->item_nulls[depth]) {
-            status = lance_bits_append_run(&out->item_valid[depth], true, items, err);
-        }
+        bool stored = list && node->has_validity;
+        bool null = items_are_null(out->type, depth, node);
+        status = append_item_validity(out, depth, stored && !null ? at : NULL, !null, err);
         if (status != LAKE_OK)
             return status;
+        at += stored ? (lance_leaf_items_at(out->type, depth) + 7) / 8 : 0;
         node = list ? node->values : node;
     }
     if (node->kind == LANCE_ENCODING_CONSTANT)

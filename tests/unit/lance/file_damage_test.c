@@ -172,6 +172,44 @@ static void null_vectors_of_release_0_38_are_read(void **state)
     array.release(&array);
 }
 
+/* Releases 0.38 to 10: vectors without one item that is not null, as a constant without a value.
+ * They are vectors of nulls, as they were when they were written, and no zeros. */
+static void vectors_of_nulls_of_release_1_0_are_read(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t null_rows;
+    } files[] = {{"release_1_0_null_items", 0}, {"release_1_0_null_items_and_rows", 4}};
+    (void)state;
+    for (size_t i = 0; i < BASE_ARRAY_LEN(files); i++) {
+        struct ArrowArray array;
+        read_column(files[i].name, 5, &array, 7);
+        assert_int_equal(array.null_count, files[i].null_rows);
+        if (files[i].null_rows > 0)
+            assert_int_equal(((const uint8_t *)array.buffers[0])[0] & 0x7f, 0x2a);
+        assert_int_equal(array.children[0]->length, 21);
+        assert_int_equal(array.children[0]->null_count, 21);
+        array.release(&array);
+    }
+}
+
+/* Releases 2 to 4: pages of blobs with a layer of the members of their rows beside that of the
+ * blobs. */
+static void blobs_of_release_4_0_are_read(void **state)
+{
+    struct ArrowArray array;
+    (void)state;
+    read_column("release_4_0_blob_rows", 18, &array, 4);
+    assert_int_equal(array.null_count, 1);
+    assert_int_equal(((const uint8_t *)array.buffers[0])[0] & 0xf, 0xb);
+    const int64_t *offsets = array.buffers[1];
+    assert_int_equal(offsets[1], 3);
+    assert_int_equal(offsets[3], 3);
+    assert_int_equal(offsets[4], 8);
+    assert_memory_equal(array.buffers[2], "abcdefgh", 8);
+    array.release(&array);
+}
+
 /* Release 0.18: unaligned buffers, and Zstandard frames that do not say their size. */
 static void zstandard_of_release_0_18_is_read(void **state)
 {
@@ -195,6 +233,8 @@ int main(void)
         cmocka_unit_test(every_changed_byte_of_small_files_is_a_typed_error_or_harmless),
         cmocka_unit_test(every_failing_allocation_of_a_read_is_an_error),
         cmocka_unit_test(null_vectors_of_release_0_38_are_read),
+        cmocka_unit_test(vectors_of_nulls_of_release_1_0_are_read),
+        cmocka_unit_test(blobs_of_release_4_0_are_read),
         cmocka_unit_test(zstandard_of_release_0_18_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

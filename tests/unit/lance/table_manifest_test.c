@@ -206,6 +206,23 @@ static void storage_versions_other_than_2_0_to_2_2_are_refused(void **state)
     assert_draft(&draft, LAKE_OK);
 }
 
+/* Release 0.16 could append files of 0.1 to a table of 2.0. Those list no columns. */
+static void a_file_of_storage_version_0_1_is_refused_by_name(void **state)
+{
+    struct draft draft;
+    struct lance_manifest *manifest = NULL;
+    struct lake_error err = {0};
+    (void)state;
+    draft_init(&draft);
+    draft.file.n_column_indices = 0;
+    draft.file.has_file_minor_version = true;
+    draft.file.file_minor_version = 2;
+    assert_int_equal(parse_draft(&draft, &manifest, &err), LAKE_UNIMPLEMENTED);
+    assert_non_null(strstr(err.message, "storage version 0.1"));
+    draft.file.file_minor_version = 3;
+    assert_draft(&draft, LAKE_DATA_LOSS);
+}
+
 static void contents_that_contradict_the_format_are_refused(void **state)
 {
     (void)state;
@@ -308,6 +325,7 @@ int main(void)
         cmocka_unit_test(unknown_reader_flags_are_refused_by_number),
         cmocka_unit_test(a_writer_refuses_what_it_does_not_keep_up),
         cmocka_unit_test(storage_versions_other_than_2_0_to_2_2_are_refused),
+        cmocka_unit_test(a_file_of_storage_version_0_1_is_refused_by_name),
         cmocka_unit_test(contents_that_contradict_the_format_are_refused),
         cmocka_unit_test(damaged_files_are_errors),
         cmocka_unit_test(fields_that_are_not_known_are_carried_over),
