@@ -157,13 +157,14 @@ static lake_status visit_value(const struct visit *visit, const struct ArrowSche
         return LAKE_OK;
     if (arrow_file_schema_is(field)) {
         struct arrow_file_value value;
-        lake_status status = arrow_file_value_get(field, array, index, &value, err);
+        struct lake_error why = {.code = LAKE_OK};
+        lake_status status = arrow_file_value_get(field, array, index, &value, &why);
         if (status != LAKE_OK && visit->rule->stage.size == 0)
             return LAKE_OK;
         if (status != LAKE_OK)
-            return lake_fail_wrap(err, LAKE_INVALID_ARGUMENT,
-                                  "FILE column \"%s\", row %" PRId64 ": the value is malformed",
-                                  visit->column, visit->row);
+            return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                             "FILE column \"%s\", row %" PRId64 ": the value is malformed: %s",
+                             visit->column, visit->row, why.message);
         return check_value(visit, &value, err);
     }
     lake_status status = LAKE_OK;

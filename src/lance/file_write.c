@@ -208,9 +208,11 @@ static lake_status add_columns(struct lance_file_writer *writer, const struct la
     path->layer_count++;
     if (field->kind == LANCE_NODE_LEAF) {
         struct column *column = &writer->columns[writer->ready_count];
-        status = lance_page_rows_init(&column->rows, field, path, err);
+        struct lake_error why = {.code = LAKE_OK};
+        status = lance_page_rows_init(&column->rows, field, path, &why);
         if (status != LAKE_OK)
-            return lake_fail_wrap(err, status, "field \"%s\" cannot be written", field->name);
+            return lake_fail(err, status, "field \"%s\" cannot be written: %s", field->name,
+                             why.message);
         base_buffer_init(&column->pages, MAX_METADATA_BYTES);
         lance_encode_options_of(writer->options.profile, writer->options.minor, field,
                                 &writer->schema->fields[path->field_index], &column->options);

@@ -312,10 +312,11 @@ static lake_status append_json(struct lance_page_rows *rows, const struct ArrowA
         uint64_t from = offset_at(array, false, i), to = offset_at(array, false, i + 1);
         struct lake_str text = {(const char *)array->buffers[2] + from, (size_t)(to - from)};
         struct lake_bytes document;
-        lake_status status = lance_jsonb_of_text(&rows->json, text, &document, err);
-        if (status != LAKE_OK)
-            return lake_fail_wrap(err, status, "column %s, row %llu of a batch", rows->json_field,
-                                  (unsigned long long)i);
+        struct lake_error why;
+        lake_status status = lance_jsonb_of_text(&rows->json, text, &document, &why);
+        if (status != LAKE_OK) /* in one sentence: causes stay on the server */
+            return lake_fail(err, status, "column %s, row %llu of a batch: %s", rows->json_field,
+                             (unsigned long long)i, why.message);
         status = lance_leaf_values_append_one(&rows->values, document.data, document.size, err);
         if (status != LAKE_OK)
             return status;

@@ -300,11 +300,14 @@ lake_status lance_schema_from_arrow(const struct ArrowSchema *arrow, const char 
         status = entries_of_arrow(arena, arrow->metadata, &metadata, &metadata_count, err);
     }
     if (status == LAKE_OK) {
+        struct lake_error why = {.code = LAKE_OK};
         status =
-            lance_schema_from_fields(flat.fields, flat.count, metadata, metadata_count, out, err);
-        if (status == LAKE_UNIMPLEMENTED || status == LAKE_DATA_LOSS) {
-            status = lake_fail_wrap(err, LAKE_INVALID_ARGUMENT,
-                                    "the schema has a column that a Lance table cannot hold");
+            lance_schema_from_fields(flat.fields, flat.count, metadata, metadata_count, out, &why);
+        if (status != LAKE_OK) {
+            bool typed = status == LAKE_UNIMPLEMENTED || status == LAKE_DATA_LOSS;
+            status = lake_fail(err, typed ? LAKE_INVALID_ARGUMENT : status,
+                               "the schema has a column that a Lance table cannot hold: %s",
+                               why.message);
         }
     }
 out:
