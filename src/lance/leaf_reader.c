@@ -190,7 +190,7 @@ lake_status lance_page_window(struct lance_leaf_reader *reader, size_t buffer, u
 
 /* ---- pages ---- */
 
-/* Lance 2 to 4 names a layer of the members of a blob's rows, too, which are never null. */
+/* Lance 2 to 7 names a layer of the members of a blob's rows, too, which are never null. */
 static void drop_layer_of_members(struct lance_leaf_reader *reader)
 {
     struct lance_page_layout *layout = &reader->layout;

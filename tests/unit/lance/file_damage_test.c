@@ -193,7 +193,7 @@ static void vectors_of_nulls_of_release_1_0_are_read(void **state)
     }
 }
 
-/* Releases 2 to 4: pages of blobs with a layer of the members of their rows beside that of the
+/* Releases 2 to 7: pages of blobs with a layer of the members of their rows beside that of the
  * blobs. */
 static void blobs_of_release_4_0_are_read(void **state)
 {
