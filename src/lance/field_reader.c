@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define GAP_BYTES ((uint64_t)8 << 10) /* encoded ones, that cost as much as one more run */
+
 /* A leaf of the field: where it is read, or nowhere. A struct without fields is a leaf, too: its
  * column has no values, and the reference writes none that is null. */
 struct leaf_slot {
@@ -212,6 +214,27 @@ void lance_field_reader_free(struct lance_field_reader *reader)
 uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reader)
 {
     return BASE_MAX(reader->bytes_per_row, (uint64_t)1);
+}
+
+/* Whether anything below the field is fetched or translated row by row. */
+static bool is_loaded(const struct lance_field *field, bool blob_descriptions)
+{
+    if (field->stored == LANCE_STORED_JSON)
+        return true;
+    if (field->stored != LANCE_STORED_PLAIN && !blob_descriptions)
+        return true;
+    for (size_t i = 0; i < field->child_count; i++) {
+        if (is_loaded(&field->children[i], blob_descriptions))
+            return true;
+    }
+    return false;
+}
+
+uint64_t lance_field_reader_gap_rows(const struct lance_field_reader *reader)
+{
+    return is_loaded(reader->field, reader->blob_descriptions)
+               ? 0
+               : GAP_BYTES / lance_field_reader_bytes_per_row(reader);
 }
 
 lake_status lance_field_reader_want(struct lance_field_reader *reader,

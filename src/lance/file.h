@@ -78,6 +78,8 @@ lake_status lance_field_reader_want(struct lance_field_reader *reader,
                                     struct lake_error *err);
 /* Average encoded bytes per row of the field, for sizing batches. */
 uint64_t lance_field_reader_bytes_per_row(const struct lance_field_reader *reader);
+/* So many rows between two others cost no more to read than to leave out. */
+uint64_t lance_field_reader_gap_rows(const struct lance_field_reader *reader);
 
 struct lance_file_writer;
 struct lance_file_result {

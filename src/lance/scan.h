@@ -96,6 +96,8 @@ struct lance_task {
     struct ArrowArray row_arrays[LANCE_ROW_COLUMNS]; /* those asked for, within one batch */
     uint8_t *keep;
     struct lance_run *runs;
+    struct lance_run *spans;  /* of survivors, which are read with what lies between them */
+    struct lance_run *within; /* the survivors, as rows of these */
     struct lance_picked picked;
 };
 

@@ -160,6 +160,8 @@ void lance_task_free(struct lance_task *task)
     base_free(task->arrays);
     base_free(task->keep);
     base_free(task->runs);
+    base_free(task->spans);
+    base_free(task->within);
     base_free(task->picked.runs);
     base_free(task->picked.kept);
     base_free(task);
@@ -208,9 +210,15 @@ static lake_status alloc_selection(struct lance_task *task, struct lake_error *e
     }
     base_free(task->keep);
     base_free(task->runs);
+    base_free(task->spans);
+    base_free(task->within);
+    size_t most_runs = (size_t)task->batch_rows / 2 + 1;
     task->keep = base_alloc_array((size_t)task->batch_rows, 1);
-    task->runs = base_alloc_array((size_t)task->batch_rows / 2 + 1, sizeof(*task->runs));
-    bool enough = task->keep != NULL && task->runs != NULL;
+    task->runs = base_alloc_array(most_runs, sizeof(*task->runs));
+    task->spans = base_alloc_array(most_runs, sizeof(*task->runs));
+    task->within = base_alloc_array(most_runs, sizeof(*task->runs));
+    bool enough =
+        task->keep != NULL && task->runs != NULL && task->spans != NULL && task->within != NULL;
     if (enough && !task->all_rows) {
         base_free(task->picked.runs);
         base_free(task->picked.kept);
@@ -485,37 +493,83 @@ static lake_status keep_runs(struct lance_task *task, size_t column, const struc
     return status;
 }
 
+struct spans {
+    size_t count;
+    uint64_t row_count;
+};
+
+/* What is read of a column for the survivors to be had: they, and the rows between two of them that
+ * are so near that leaving those out would not pay. */
+static struct spans find_spans(struct lance_task *task, size_t column, size_t run_count)
+{
+    struct spans spans = {0, 0};
+    uint64_t gap = task->readers[column] == NULL
+                       ? UINT64_MAX
+                       : lance_field_reader_gap_rows(task->readers[column]);
+    for (size_t r = 0; r < run_count; r++) {
+        struct lance_run run = {task->cursor + task->runs[r].start, task->runs[r].count};
+        struct lance_run *last = spans.count == 0 ? NULL : &task->spans[spans.count - 1];
+        uint64_t between = last == NULL ? 0 : run.start - (last->start + last->count);
+        if (last != NULL && between <= gap) {
+            last->count += between + run.count;
+            spans.row_count += between;
+        } else {
+            task->spans[spans.count++] = run;
+        }
+        task->within[r] = (struct lance_run){spans.row_count, run.count};
+        spans.row_count += run.count;
+    }
+    return spans;
+}
+
+/* Asks for what the survivors need: of many everything in between and what follows, of few only
+ * theirs, and nobody knows where the next ones are. */
+static lake_status want_survivors(struct lance_task *task, uint64_t count,
+                                  struct survivors survivors, struct lake_error *err)
+{
+    struct lance_scan *scan = task->scan;
+    const struct lance_run *last = &task->runs[survivors.run_count - 1];
+    lake_status status = LAKE_OK;
+    if (task->ahead == NULL) {
+        return LAKE_OK;
+    }
+    if (survivors.row_count >= count / 2) {
+        return ask_ahead(task, scan->filtered_count, scan->column_count, &task->others_next,
+                         task->cursor + task->runs[0].start,
+                         task->cursor + last->start + last->count, task->all_rows, err);
+    }
+    for (size_t i = scan->filtered_count; i < scan->column_count; i++) {
+        size_t span_count =
+            task->readers[i] == NULL ? 0 : find_spans(task, i, survivors.run_count).count;
+        for (size_t s = 0; status == LAKE_OK && s < span_count; s++) {
+            status = lance_field_reader_want(task->readers[i], task->ahead, task->spans[s].start,
+                                             task->spans[s].count, err);
+        }
+    }
+    return status == LAKE_OK ? lance_read_ahead_send(task->ahead, err) : status;
+}
+
 /* Keeps the survivors of every projected column. Those that were filtered on are there, with all
- * `count` rows; the others are read from the first survivor to the last. */
+ * `count` rows. */
 static lake_status read_survivors(struct lance_task *task, uint64_t count,
                                   struct survivors survivors, struct lake_error *err)
 {
     struct lance_scan *scan = task->scan;
-    lake_status status = LAKE_OK;
+    lake_status status = want_survivors(task, count, survivors, err);
     for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
-        bool there = task->arrays[i].release != NULL;
-        if (there && scan->columns[i].output != LANCE_NO_OUTPUT && survivors.row_count < count) {
-            status = keep_runs(task, i, task->runs, survivors.run_count, err);
-        }
-    }
-    uint64_t first = task->runs[0].start;
-    const struct lance_run *last = &task->runs[survivors.run_count - 1];
-    uint64_t span = last->start + last->count - first;
-    for (size_t r = 0; r < survivors.run_count; r++) {
-        task->runs[r].start -= first;
-    }
-    if (status == LAKE_OK) { /* of few survivors nobody knows where the next ones are */
-        status = ask_ahead(task, scan->filtered_count, scan->column_count, &task->others_next,
-                           task->cursor + first, task->cursor + first + span,
-                           task->all_rows && survivors.row_count >= count / 2, err);
-    }
-    for (size_t i = 0; status == LAKE_OK && i < scan->column_count; i++) {
-        if (task->arrays[i].release != NULL || scan->columns[i].output == LANCE_NO_OUTPUT) {
+        const struct lance_run *kept = task->runs;
+        uint64_t row_count = count;
+        if (scan->columns[i].output == LANCE_NO_OUTPUT) {
             continue;
         }
-        status = read_column(task, i, task->cursor + first, span, err);
-        if (status == LAKE_OK && survivors.run_count > 1) {
-            status = keep_runs(task, i, task->runs, survivors.run_count, err);
+        if (task->arrays[i].release == NULL) {
+            struct spans spans = find_spans(task, i, survivors.run_count);
+            kept = task->within;
+            row_count = spans.row_count;
+            status = read_runs(task, i, task->spans, spans.count, row_count, err);
+        }
+        if (status == LAKE_OK && survivors.row_count < row_count) {
+            status = keep_runs(task, i, kept, survivors.run_count, err);
         }
     }
     return status;

@@ -47,21 +47,28 @@ struct taking {
 
 /* ---- locating ---- */
 
-/* The row with `live` live ones before it. */
-static uint64_t nth_live(const struct lance_deletions *deletions, uint64_t live)
+/* A word of a deletion vector, and how many live rows lie before it. */
+struct live_place {
+    uint64_t word;
+    uint64_t before;
+};
+
+/* The row with `live` live ones before it. Goes on from `place`: those asked for ascend. */
+static uint64_t nth_live(const struct lance_deletions *deletions, uint64_t live,
+                         struct live_place *place)
 {
     uint64_t words = (deletions->row_count + 63) / 64;
-    for (uint64_t w = 0; w < words; w++) {
-        uint64_t alive = ~deletions->words[w];
+    for (; place->word < words; place->word++) {
+        uint64_t alive = ~deletions->words[place->word];
         uint64_t count = (uint64_t)__builtin_popcountll(alive);
-        if (live >= count) {
-            live -= count;
+        if (live - place->before >= count) {
+            place->before += count;
             continue;
         }
-        while (live-- > 0) {
+        for (uint64_t i = place->before; i < live; i++) {
             alive &= alive - 1;
         }
-        return w * 64 + (uint64_t)__builtin_ctzll(alive);
+        return place->word * 64 + (uint64_t)__builtin_ctzll(alive);
     }
     return deletions->row_count;
 }
@@ -254,10 +261,11 @@ static int by_place(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Opens the fragment; offsets among its live rows become rows. */
+/* Opens the fragment; offsets among its live rows, which ascend, become rows. */
 static lake_status open_part(struct taking *taking, struct part *part, struct request *requests,
                              size_t count, enum lance_take_by by, struct lake_error *err)
 {
+    struct live_place place = {0, 0};
     lake_status status = lance_fragment_open(taking->dataset, part->fragment, taking->fields,
                                              taking->field_count, &part->opened, err);
     if (status != LAKE_OK || part->opened->deletions == NULL) {
@@ -265,7 +273,7 @@ static lake_status open_part(struct taking *taking, struct part *part, struct re
     }
     for (size_t i = 0; i < count; i++) {
         if (by == LANCE_TAKE_OFFSETS) {
-            requests[i].row = nth_live(part->opened->deletions, requests[i].row);
+            requests[i].row = nth_live(part->opened->deletions, requests[i].row, &place);
         } else if (lance_deletions_has(part->opened->deletions, requests[i].row)) {
             uint64_t id = taking->dataset->manifest->pb->fragments[part->fragment]->id;
             return lake_fail(err, LAKE_OUT_OF_RANGE,
