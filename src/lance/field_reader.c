@@ -12,7 +12,9 @@
 
 #include <string.h>
 
-#define GAP_BYTES ((uint64_t)8 << 10) /* encoded ones, that cost as much as one more run */
+/* Encoded bytes and decoded rows that cost as much as one more run. */
+#define GAP_BYTES ((uint64_t)8 << 10)
+#define GAP_ROWS  ((uint64_t)512)
 
 /* A leaf of the field: where it is read, or nowhere. A struct without fields is a leaf, too: its
  * column has no values, and the reference writes none that is null. */
@@ -232,9 +234,8 @@ static bool is_loaded(const struct lance_field *field, bool blob_descriptions)
 
 uint64_t lance_field_reader_gap_rows(const struct lance_field_reader *reader)
 {
-    return is_loaded(reader->field, reader->blob_descriptions)
-               ? 0
-               : GAP_BYTES / lance_field_reader_bytes_per_row(reader);
+    uint64_t rows = GAP_BYTES / lance_field_reader_bytes_per_row(reader);
+    return is_loaded(reader->field, reader->blob_descriptions) ? 0 : BASE_MIN(rows, GAP_ROWS);
 }
 
 lake_status lance_field_reader_want(struct lance_field_reader *reader,

@@ -82,6 +82,13 @@ struct lance_chunk {      /* of a mini-block page */
     uint64_t first_row;   /* rows that start before it (with repetition only) */
 };
 
+/* A level of a chunk, and how many rows begin and values lie before it. */
+struct lance_chunk_place {
+    uint64_t entry;
+    uint64_t row_starts;
+    uint64_t values;
+};
+
 struct lance_leaf_reader {
     struct lance_file *file;
     const struct lance_file_column *column;
@@ -123,7 +130,8 @@ struct lance_leaf_reader {
     uint64_t chunk_count;
     /* The chunk that was last read in part, as far as it is decoded: of pages without lists the
      * dictionary's indices, or values that can be decoded in ranges, or else all values. */
-    uint64_t cached_chunk; /* UINT64_MAX: none */
+    uint64_t cached_chunk;                 /* UINT64_MAX: none */
+    struct lance_chunk_place cached_place; /* of pages with lists: where the last part ended */
     struct lance_leaf_values cache;
     struct lance_open_chunk open_chunk;
     struct base_buffer cache_indices;

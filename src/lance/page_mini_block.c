@@ -584,6 +584,7 @@ static lake_status load_cache(struct lance_leaf_reader *reader, uint64_t index, 
     lance_leaf_values_clear(&reader->cache);
     base_buffer_clear(&reader->cache_rep);
     base_buffer_clear(&reader->cache_def);
+    reader->cached_place = (struct lance_chunk_place){0, 0, 0};
     lake_status status = read_chunk(reader, index, last_index, &chunk, err);
     if (status == LAKE_OK && reader->layout.rep != NULL)
         status = decode_levels(reader, reader->layout.rep, chunk.rep, chunk.levels,
@@ -673,31 +674,43 @@ static uint64_t count_visible(const struct lance_leaf_reader *reader, uint64_t f
     return visible;
 }
 
-/* Appends entries [from, to) of the cached chunk with their values. */
-static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t from, uint64_t to,
-                                  struct lake_error *err)
-{
-    size_t bytes = (size_t)(to - from) * sizeof(uint16_t);
-    if (from == to)
-        return LAKE_OK;
-    lake_status status = base_buffer_append(
-        &reader->rep, reader->cache_rep.data + from * sizeof(uint16_t), bytes, err);
-    if (status == LAKE_OK && reader->layout.def != NULL)
-        status = base_buffer_append(&reader->def, reader->cache_def.data + from * sizeof(uint16_t),
-                                    bytes, err);
-    return status != LAKE_OK ? status
-                             : lance_leaf_values_append_slice(&reader->values, &reader->cache,
-                                                              count_visible(reader, 0, from),
-                                                              count_visible(reader, from, to), err);
-}
-
-/* Of the levels [from, to); `rep` may be NULL when there are none. */
+/* Of the levels [from, to). */
 static uint64_t count_row_starts(const uint16_t *rep, uint64_t from, uint64_t to, uint32_t max_rep)
 {
     uint64_t starts = 0;
     for (uint64_t i = from; i < to; i++)
         starts += rep[i] == max_rep;
     return starts;
+}
+
+/* Moves the place in the cached chunk on to `entry`. */
+static void pass_entries(struct lance_leaf_reader *reader, uint64_t entry)
+{
+    struct lance_chunk_place *place = &reader->cached_place;
+    const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
+    place->row_starts += count_row_starts(rep, place->entry, entry, reader->max_rep);
+    place->values += count_visible(reader, place->entry, entry);
+    place->entry = entry;
+}
+
+/* Appends entries [place, to) of the cached chunk with their values, and passes them. */
+static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t to,
+                                  struct lake_error *err)
+{
+    const struct lance_chunk_place from = reader->cached_place;
+    size_t start = (size_t)from.entry * sizeof(uint16_t);
+    size_t bytes = (size_t)(to - from.entry) * sizeof(uint16_t);
+    if (from.entry == to)
+        return LAKE_OK;
+    pass_entries(reader, to);
+    lake_status status =
+        base_buffer_append(&reader->rep, reader->cache_rep.data + start, bytes, err);
+    if (status == LAKE_OK && reader->layout.def != NULL)
+        status = base_buffer_append(&reader->def, reader->cache_def.data + start, bytes, err);
+    return status != LAKE_OK
+               ? status
+               : lance_leaf_values_append_slice(&reader->values, &reader->cache, from.values,
+                                                reader->cached_place.values - from.values, err);
 }
 
 /* Appends all entries of a chunk, decoded where they are wanted. */
@@ -723,22 +736,29 @@ static lake_status append_chunk(struct lance_leaf_reader *reader, uint64_t index
 }
 
 /* Appends what is wanted of a chunk from its `skip`-th row start on (of the first chunk) or from
- * its beginning; *done when a row that is not wanted begins in it. */
+ * its beginning; *done when a row that is not wanted begins in it. Rows that are read in their
+ * order are found from where the last one ended. */
 static lake_status append_part(struct lance_leaf_reader *reader, uint64_t index,
                                uint64_t last_index, bool first, uint64_t skip, uint64_t left,
                                uint64_t *started, bool *done, struct lake_error *err)
 {
+    struct lance_chunk_place *place = &reader->cached_place;
     lake_status status = load_cache(reader, index, last_index, err);
     if (status != LAKE_OK)
         return status;
     const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
-    uint64_t levels = reader->cache_rep.size / sizeof(uint16_t), from = 0;
+    uint64_t levels = reader->cache_rep.size / sizeof(uint16_t);
+    if (!first || skip < place->row_starts)
+        *place = (struct lance_chunk_place){0, 0, 0};
     if (first)
-        from = find_row_start(rep, levels, 0, reader->max_rep, skip);
-    uint64_t to = find_row_start(rep, levels, from, reader->max_rep, left);
-    *started += count_row_starts(rep, from, to, reader->max_rep);
+        pass_entries(reader, find_row_start(rep, levels, place->entry, reader->max_rep,
+                                            skip - place->row_starts));
+    uint64_t to = find_row_start(rep, levels, place->entry, reader->max_rep, left);
+    uint64_t before = place->row_starts;
+    status = append_entries(reader, to, err);
+    *started += place->row_starts - before;
     *done = to < levels;
-    return append_entries(reader, from, to, err);
+    return status;
 }
 
 static lake_status read_list_rows(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
