@@ -181,7 +181,8 @@ struct lance_scan_options {
     const struct lance_filter *filters; /* all must hold; borrowed only during the call */
     size_t filter_count;
     uint32_t batch_rows;    /* at most this many rows a batch; default 16384 */
-    size_t batch_bytes;     /* and roughly this many bytes (L20); default 8 MiB */
+    size_t batch_bytes;     /* and roughly this many bytes (L20), a quarter of them in one column;
+                               default 8 MiB */
     size_t task_rows;       /* rows one task covers; default 131072 */
     size_t first_fragment;  /* by place in the manifest */
     size_t fragment_count;  /* 0: from the first to the last */

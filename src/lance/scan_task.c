@@ -12,6 +12,9 @@
 #include <string.h>
 
 #define FIRST_BATCH_ROWS 1024
+/* No column takes more than this part of a batch's bytes: buffers of many megabytes would come from
+ * the system each time, page by page, and go through no cache. */
+#define COLUMN_SHARE     4
 #define AHEAD_STEP_BYTES ((uint64_t)8 << 20) /* that are asked for at a time */
 
 /* ---- fragments, shared by their tasks ---- */
@@ -167,11 +170,18 @@ void lance_task_free(struct lance_task *task)
     base_free(task);
 }
 
+/* What a row counts for in a batch: its bytes, or more when one column has most of them. */
+static uint64_t weigh_row(uint64_t bytes, uint64_t largest_column)
+{
+    return BASE_MAX(bytes, COLUMN_SHARE * largest_column);
+}
+
 static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
                                 struct lake_error *err)
 {
     struct lance_scan *scan = task->scan;
-    *row_bytes = 0;
+    uint64_t bytes = 0;
+    uint64_t largest = 0;
     for (size_t i = 0; i < scan->column_count; i++) {
         if (!task->opened->stored[i]) {
             continue;
@@ -184,8 +194,11 @@ static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
                                   scan->columns[i].field->name,
                                   scan->dataset->manifest->pb->fragments[task->fragment]->id);
         }
-        *row_bytes += lance_field_reader_bytes_per_row(task->readers[i]);
+        uint64_t column = lance_field_reader_bytes_per_row(task->readers[i]);
+        bytes += column;
+        largest = BASE_MAX(largest, column);
     }
+    *row_bytes = weigh_row(bytes, largest);
     return LAKE_OK;
 }
 
@@ -769,9 +782,16 @@ static uint64_t next_count(const struct lance_task *task)
 
 static void note_size(struct lance_scan *scan, const struct ArrowArray *batch)
 {
-    uint64_t bytes = decoded_bytes(&scan->schema, batch);
+    uint64_t bytes = 0;
+    uint64_t largest = 0;
     uint64_t rows = (uint64_t)batch->length;
-    atomic_store_explicit(&scan->row_bytes, bytes / rows + 1, memory_order_relaxed);
+    for (int64_t i = 0; i < batch->n_children; i++) {
+        uint64_t column = decoded_bytes(scan->schema.children[i], batch->children[i]);
+        bytes += column;
+        largest = BASE_MAX(largest, column);
+    }
+    atomic_store_explicit(&scan->row_bytes, weigh_row(bytes, largest) / rows + 1,
+                          memory_order_relaxed);
 }
 
 static bool is_stopped(const struct lance_scan *scan)
