@@ -260,12 +260,14 @@ out:
 
 /* ---- strings ---- */
 
-/* Symbols in place of `*best` bytes, if they save enough. */
-static lake_status try_symbols(const struct lance_page_plan *page,
-                               const struct lance_encoding *variable, uint64_t *best,
-                               struct lance_value_plan *out, struct lake_error *err)
+lake_status lance_try_symbols(const struct lance_page_plan *page,
+                              const struct lance_encoding *variable, uint64_t *best,
+                              struct lance_value_plan *out, struct lake_error *err)
 {
     const struct lance_leaf_values *values = &page->rows->values;
+    bool text = strchr("uU", values->type->arrow->format[0]) != NULL;
+    if (!page->options->fsst || !text || values->data.size < MIN_FSST_BYTES)
+        return LAKE_OK;
     struct lance_fsst_encoder *encoder = NULL;
     struct lance_encoding *encoding = NULL;
     uint8_t *table = NULL;
@@ -319,7 +321,7 @@ lake_status lance_choose_variable(const struct lance_page_plan *page, struct lan
     const struct lance_encode_options *options = page->options;
     const struct lance_leaf_values *values = &page->rows->values;
     uint64_t plain = values->data.size + values->offsets.size, best = plain;
-    bool worth, text = strchr("uU", values->type->arrow->format[0]) != NULL;
+    bool worth;
     lake_status status = lance_try_dictionary(page, plain, out, &worth, err);
     if (status != LAKE_OK || worth)
         return status;
@@ -331,11 +333,8 @@ lake_status lance_choose_variable(const struct lance_page_plan *page, struct lan
     out->max_raw_bytes = options->chunk_bytes;
     if (options->scheme != 0)
         status = try_compressed_strings(page, encoding, &best, out, err);
-    if (status == LAKE_OK && options->fsst && text && values->data.size >= MIN_FSST_BYTES) {
-        best = best == plain ? plain - plain / 100 * options->min_saving : best;
-        status = try_symbols(page, encoding, &best, out, err);
-    }
-    return status;
+    best = best == plain ? plain - plain / 100 * options->min_saving : best;
+    return status != LAKE_OK ? status : lance_try_symbols(page, encoding, &best, out, err);
 }
 
 /* Arrow dictionary columns: keys as indices, the items as they came. */

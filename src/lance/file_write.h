@@ -185,6 +185,11 @@ lake_status lance_choose_fixed(const struct lance_page_plan *page, bool integer,
 /* Indices and a dictionary, if that takes less than the options' part of `plain` bytes. */
 lake_status lance_try_dictionary(const struct lance_page_plan *page, uint64_t plain,
                                  struct lance_value_plan *out, bool *worth, struct lake_error *err);
+/* Text as FSST symbols in place of `*best` bytes, if they take less: out->symbols, and their
+ * encoding above `variable`. */
+lake_status lance_try_symbols(const struct lance_page_plan *page,
+                              const struct lance_encoding *variable, uint64_t *best,
+                              struct lance_value_plan *out, struct lake_error *err);
 lake_status lance_choose_variable(const struct lance_page_plan *page, struct lance_value_plan *out,
                                   struct lake_error *err);
 lake_status lance_choose_arrow_dictionary(const struct lance_page_plan *page,

@@ -17,7 +17,9 @@
 
 struct symbol {
     uint64_t bytes; /* the first one lowest, zeros above */
+    uint64_t mask;  /* of its bytes */
     uint32_t length;
+    bool last;     /* of those that begin with the same two bytes */
     uint64_t gain; /* bytes of the sample that it stands for */
 };
 
@@ -52,16 +54,15 @@ static inline uint64_t load_word(const uint8_t *at, size_t left)
     return word;
 }
 
-/* The number of the longest symbol that `word` begins with, or -1. */
+/* The number of the longest symbol that `word`, of which `left` bytes count, begins with, or -1. */
 static inline int match(const struct lance_fsst_encoder *encoder, uint64_t word, size_t left)
 {
     uint32_t number = left < 2 ? 0 : encoder->by_pair[word & 0xFFFF];
-    for (; number != 0 && number <= encoder->count; number++) {
+    for (bool last = number == 0; !last; number++) {
         const struct symbol *symbol = &encoder->symbols[number - 1];
-        if (((symbol->bytes ^ word) & 0xFFFF) != 0 || symbol->length < 2)
-            break;
-        if (symbol->length <= left && ((symbol->bytes ^ word) & mask_of(symbol->length)) == 0)
+        if (((symbol->bytes ^ word) & symbol->mask) == 0 && symbol->length <= left)
             return (int)number - 1;
+        last = symbol->last;
     }
     return (int)encoder->by_byte[word & 0xFF] - 1;
 }
@@ -215,11 +216,15 @@ static void index_symbols(struct lance_fsst_encoder *encoder)
     memset(encoder->by_byte, 0, sizeof(encoder->by_byte));
     qsort(encoder->symbols, encoder->count, sizeof(encoder->symbols[0]), by_match);
     for (uint32_t i = encoder->count; i-- > 0;) { /* so that the first of a pair stays */
-        const struct symbol *symbol = &encoder->symbols[i];
-        if (symbol->length < 2)
+        struct symbol *symbol = &encoder->symbols[i];
+        symbol->mask = mask_of(symbol->length);
+        if (symbol->length < 2) {
             encoder->by_byte[symbol->bytes] = (uint16_t)(i + 1);
-        else
-            encoder->by_pair[symbol->bytes & 0xFFFF] = (uint16_t)(i + 1);
+            continue;
+        }
+        uint16_t *first = &encoder->by_pair[symbol->bytes & 0xFFFF];
+        symbol->last = *first == 0;
+        *first = (uint16_t)(i + 1);
     }
 }
 

@@ -555,20 +555,22 @@ static lake_status append_fsst(struct lance_leaf_values *values,
                                const struct lance_variable_view *view, const uint8_t *offsets,
                                uint64_t count, struct lake_error *err)
 {
-    struct lance_fsst_table table;
-    lake_status status = lance_fsst_table_parse(view->fsst->bytes, &table, err);
+    const struct lance_fsst_table *table = view->fsst->symbols;
+    lake_status status = LAKE_OK;
+    if (table == NULL)
+        return lake_fail(err, LAKE_DATA_LOSS, "FSST strings without a symbol table");
     uint64_t at = load_offset(offsets, view->offset_bytes, 0);
     for (uint64_t i = 0; status == LAKE_OK && i < count; i++) {
         uint64_t end = load_offset(offsets, view->offset_bytes, i + 1);
         size_t size = (size_t)(end - at), written = 0;
         bool good = true;
         /* Each code gives at most eight bytes; the last may be written whole. */
-        status = fsst_room(values, table.enabled ? size * 8 + 8 : size, err);
+        status = fsst_room(values, table->enabled ? size * 8 + 8 : size, err);
         if (status != LAKE_OK)
             break;
         uint8_t *to = values->data.data + values->data.size;
-        if (table.enabled)
-            good = lance_fsst_decode(&table, view->base + at, size, to, &written);
+        if (table->enabled)
+            good = lance_fsst_decode(table, view->base + at, size, to, &written);
         else if ((written = size) > 0)
             memcpy(to, view->base + at, size);
         if (!good)

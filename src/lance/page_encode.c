@@ -263,6 +263,7 @@ struct zip {
     const struct lance_leaf_values *values;
     uint32_t bits_rep, bits_def, control_bytes;
     bool variable;
+    struct lance_value_plan value_plan; /* of strings: their symbols, if they have some */
     struct base_buffer *out;
 };
 
@@ -344,7 +345,30 @@ static lake_status put_row_index(const uint64_t *starts, uint64_t count, uint64_
     return status;
 }
 
-static lake_status zip_encoding(const struct zip *zip, struct lance_page_layout *layout,
+/* Strings as they are, or each as symbols. */
+static lake_status variable_zip_encoding(struct zip *zip, struct lance_page_layout *layout,
+                                         struct lake_error *err)
+{
+    const struct lance_leaf_values *values = zip->values;
+    struct base_arena *arena = zip->plan->arena;
+    uint64_t plain = values->data.size + values->offsets.size;
+    uint64_t best = plain - plain / 100 * zip->plan->options->min_saving;
+    struct lance_encoding *node = lance_encoding_new(arena, LANCE_ENCODING_VARIABLE, 0, NULL);
+    layout->bits_per_offset = values->type->offset_bytes * 8;
+    if (node != NULL)
+        node->lengths = lance_encoding_flat(arena, layout->bits_per_offset);
+    if (node == NULL || node->lengths == NULL)
+        return lance_encoding_out_of_memory(err);
+    layout->values = node;
+    lake_status status = lance_try_symbols(zip->plan, node, &best, &zip->value_plan, err);
+    if (status == LAKE_OK && zip->value_plan.encoding != NULL) {
+        layout->values = zip->value_plan.encoding;
+        zip->values = &zip->value_plan.symbols;
+    }
+    return status;
+}
+
+static lake_status zip_encoding(struct zip *zip, struct lance_page_layout *layout,
                                 struct lake_error *err)
 {
     const struct lance_leaf_type *type = zip->values->type;
@@ -353,16 +377,8 @@ static lake_status zip_encoding(const struct zip *zip, struct lance_page_layout 
                          ? 1
                          : (type->items * type->item_bits + 7) / 8;
     struct lance_encoding *node;
-    if (zip->variable) {
-        layout->bits_per_offset = type->offset_bytes * 8;
-        node = lance_encoding_new(arena, LANCE_ENCODING_VARIABLE, 0, NULL);
-        if (node != NULL)
-            node->lengths =
-                lance_encoding_new(arena, LANCE_ENCODING_FLAT, layout->bits_per_offset, NULL);
-        layout->values = node;
-        return node != NULL && node->lengths != NULL ? LAKE_OK
-                                                     : base_fail_no_memory(err, sizeof(*node));
-    }
+    if (zip->variable)
+        return variable_zip_encoding(zip, layout, err);
     node = lance_encoding_new(arena, LANCE_ENCODING_FLAT,
                               type->kind == LANCE_LEAF_FIXED ? bytes * 8 : type->item_bits, NULL);
     for (uint32_t depth = type->fsl_depth; node != NULL && depth-- > 0;) {
@@ -409,6 +425,7 @@ static lake_status encode_full_zip(const struct lance_page_plan *plan,
     layout.bits_def = zip.bits_def;
     layout.item_count = rows->entry_count;
     layout.visible_item_count = rows->values.count;
+    lance_value_plan_init(&zip.value_plan);
     lake_status status = zip_encoding(&zip, &layout, err);
     base_buffer_clear(&rows->work[0]);
     if (status == LAKE_OK)
@@ -427,6 +444,7 @@ static lake_status encode_full_zip(const struct lance_page_plan *plan,
         status = put_row_index(starts, row, zip.out->size, &out->buffers[1], err);
         out->buffer_count = 2;
     }
+    lance_value_plan_fini(&zip.value_plan);
     return status != LAKE_OK ? status : lance_page_layout_print(&layout, &out->layout, err);
 }
 

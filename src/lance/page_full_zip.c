@@ -443,6 +443,19 @@ static lake_status read_plain(struct lance_leaf_reader *reader, uint64_t row, ui
     return status;
 }
 
+static lake_status reserve_rows(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
+                                struct lake_error *err)
+{
+    uint8_t *unused;
+    uint64_t start = row_offset(reader, row), end = row_offset(reader, row + count);
+    if (start > end || end > lance_page_buffer_size(reader, 0))
+        return cut_short(err);
+    const struct base_buffer *data = &reader->values.data;
+    if (end - start + 16 > data->max_bytes - data->size) /* their values alone may still fit */
+        return LAKE_OK;
+    return lance_leaf_values_reserve_variable(&reader->values, 0, end - start, &unused, err);
+}
+
 static lake_status full_zip_read(struct lance_leaf_reader *reader, uint64_t row, uint64_t count,
                                  struct lake_error *err)
 {
@@ -455,6 +468,8 @@ static lake_status full_zip_read(struct lance_leaf_reader *reader, uint64_t row,
     }
     if (is_plain(reader))
         return read_plain(reader, row, count, err);
+    if (reader->type.kind == LANCE_LEAF_VARIABLE) /* at once; what is compressed makes it grow */
+        status = reserve_rows(reader, row, count, err);
     while (status == LAKE_OK && row < end) {
         struct lake_bytes bytes;
         uint64_t start = row_offset(reader, row), stop = row + 1, last = row_offset(reader, end);

@@ -5,6 +5,7 @@
  */
 #include "page_layout.h"
 
+#include "codec.h"
 #include "wire.h"
 
 bool lance_layer_is_list(uint8_t layer)
@@ -174,6 +175,17 @@ static uint32_t lengths_field(enum lance_encoding_kind kind)
     }
 }
 
+static lake_status parse_symbols(struct lake_bytes bytes, struct base_arena *arena,
+                                 struct lance_encoding *node, struct lake_error *err)
+{
+    struct lance_fsst_table *table = base_arena_alloc(arena, sizeof(*table));
+    if (table == NULL)
+        return base_fail_no_memory(err, sizeof(*table));
+    node->bytes = bytes;
+    node->symbols = table;
+    return lance_fsst_table_parse(bytes, table, err);
+}
+
 /* The fields that are neither `values` nor `lengths`. */
 static lake_status parse_own_field(const struct lance_wire_field *field, struct base_arena *arena,
                                    struct lance_encoding *node, struct lake_error *err)
@@ -195,10 +207,11 @@ static lake_status parse_own_field(const struct lance_wire_field *field, struct 
             node->compressed = true;
         return LAKE_OK;
     case LANCE_ENCODING_CONSTANT:
-    case LANCE_ENCODING_FSST:
         if (field->number == 1)
             node->bytes = field->bytes;
         return LAKE_OK;
+    case LANCE_ENCODING_FSST:
+        return field->number == 1 ? parse_symbols(field->bytes, arena, node, err) : LAKE_OK;
     case LANCE_ENCODING_GENERAL:
         return field->number == 1 ? parse_compression(field->bytes, node, err) : LAKE_OK;
     case LANCE_ENCODING_FIXED_SIZE_LIST:

@@ -44,6 +44,7 @@ struct lance_packed_member { /* of a variable packed struct */
     bool variable;
 };
 
+struct lance_fsst_table; /* codec.h */
 struct lance_encoding {
     enum lance_encoding_kind kind;
     uint64_t bits;     /* flat: of a value; bitpackings: of a value before packing */
@@ -51,12 +52,13 @@ struct lance_encoding {
     bool has_validity; /* fixed-size list: items may be null */
     uint32_t scheme;   /* general: enum lance_compression */
     bool compressed;   /* a buffer compression inside a leaf codec, which 2.1 and 2.2 never use */
-    struct lake_bytes bytes;              /* fsst: symbol table; constant: the value */
-    const struct lance_encoding *values;  /* what is inside, or NULL */
-    const struct lance_encoding *lengths; /* variable: offsets; rle: run lengths */
-    uint64_t *member_bits;                /* packed struct: bits of each member */
-    struct lance_packed_member *members;  /* variable packed struct */
-    size_t member_count;                  /* of either */
+    struct lake_bytes bytes;                /* fsst: symbol table; constant: the value */
+    const struct lance_fsst_table *symbols; /* fsst: the same, of an encoding that was parsed */
+    const struct lance_encoding *values;    /* what is inside, or NULL */
+    const struct lance_encoding *lengths;   /* variable: offsets; rle: run lengths */
+    uint64_t *member_bits;                  /* packed struct: bits of each member */
+    struct lance_packed_member *members;    /* variable packed struct */
+    size_t member_count;                    /* of either */
 };
 
 enum lance_layer {

@@ -256,11 +256,14 @@ static lake_status append_fsst(struct lance_v20_leaf *leaf,
 {
     static const struct lance_leaf_type binary = {
         .kind = LANCE_LEAF_VARIABLE, .items = 1, .offset_bytes = 8};
-    struct lance_encoding table = {.kind = LANCE_ENCODING_FSST, .bytes = encoding->symbols};
+    struct lance_fsst_table symbols;
+    struct lance_encoding table = {.kind = LANCE_ENCODING_FSST, .symbols = &symbols};
     struct lance_leaf_values packed;
     lance_leaf_values_init(&packed, &binary);
-    lake_status status =
-        append(leaf, encoding->values, first, count, (struct target){&packed, out.valid}, err);
+    lake_status status = lance_fsst_table_parse(encoding->symbols, &symbols, err);
+    if (status == LAKE_OK)
+        status =
+            append(leaf, encoding->values, first, count, (struct target){&packed, out.valid}, err);
     struct lance_variable_view view = {.offsets = packed.offsets.data,
                                        .offset_bytes = 8,
                                        .base = packed.data.data,

@@ -51,6 +51,10 @@ def columns_of_every_kind():
         "id": pa.array([rng.bytes(16) for _ in range(ROWS)], pa.binary(16)),
         "words": pa.array(words[rng.integers(0, 4, ROWS)]),
         "sentence": pa.array([f"robot {i % 97} moved joint {i % 7} to {i}" for i in range(ROWS)]),
+        "document": pa.array([f"the robot moved joint {i % 97} of {i}; " * (i % 40)
+                              if i % 30 == 0 else None for i in range(ROWS)], pa.large_string()),
+        "notes": pa.array([[f"frame {i} is blurred, " * 25, "", None][: i % 4] if i % 50 < 3 else []
+                           for i in range(ROWS)]),
         "blank": pa.array([""] * (ROWS - 1) + ["x"]),
         "nulls": pa.array([None if i % 3 else i for i in range(ROWS)]),
         "flags": pa.array(rng.random(ROWS) < 0.1),
@@ -100,6 +104,9 @@ def test_profiles_trade_size_for_decoding(tmp_path):
     assert sizes["balanced"]["runs64"] < 0.1
     assert "ByteStreamSplit" in texts["balanced"]["smooth32"], texts["balanced"]["smooth32"]
     assert "ByteStreamSplit" not in texts["fast"]["smooth32"]
+    for name in ("document", "notes"):
+        assert "FullZip" in texts["balanced"][name] and "Fsst" in texts["balanced"][name]
+    assert sizes["balanced"]["document"] < sizes["fast"]["document"] / 2
 
 
 @pytest.mark.parametrize("storage", VERSIONS)

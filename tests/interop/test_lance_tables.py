@@ -7,6 +7,7 @@ reads what came of it, at every version.
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import threading
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 BUILD = pathlib.Path(os.environ.get("LAKE_BUILD_DIR", "build/release"))
@@ -236,6 +238,44 @@ def test_many_deleted_rows_come_as_a_bitmap_and_are_read(path, storage):
         dataset.delete(predicate)
         assert_agree(path)
     assert list((path / "_deletions").glob("*.bin")) and list((path / "_deletions").glob("*"))
+
+
+@pytest.mark.parametrize("storage", ["2.0", "2.1", "2.2"])
+def test_few_survivors_are_read_without_the_rows_between(path, storage):
+    """Of each column the rows between survivors are read or left out, as their size has it."""
+    rows, rng = 5_000, random.Random(storage)
+    step = [rng.randrange(1000) for _ in range(rows)]
+    table = pa.table({
+        "step": pa.array(step, pa.int32()),
+        "image": pa.array([rng.randbytes(rng.randrange(1500)) if n % 9 else None for n in step]),
+        "text": pa.array([f"step {n} " * 60 if n % 7 else "" for n in step]),
+        "word": pa.array([["up", "down", None][n % 3] for n in step]),
+        "pose": pa.array([[n / 8] * 100 for n in step], pa.list_(pa.float32(), 100)),
+        "points": pa.array([[n] * (n % 90) if n % 8 else None for n in step]),
+        "names": pa.array([[f"joint {n}"] * (n % 4) for n in step]),
+        "state": pa.array([{"a": n, "b": [str(n)] * (n % 3)} if n % 5 or storage == "2.0" else None
+                           for n in step]),
+    })
+    blob = pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    if storage != "2.2":
+        table = table.append_column(
+            blob, [pa.array([f"blob {n}".encode() for n in step], pa.large_binary())])
+    lance.write_dataset(table, str(path), data_storage_version=storage, max_rows_per_file=4000)
+    for deleted in (-1, 3):
+        if deleted >= 0:
+            lance.dataset(str(path)).delete(f"step % 10 = {deleted} or step = {deleted}")
+            table = table.filter(pa.array([n % 10 != deleted and n != deleted for n in step]))
+            step = table["step"].to_pylist()
+        for limit in (1, 8, 200, 990):
+            out = path.parent / "out.arrow"
+            subprocess.run([BUILD / "lake", "lance", "cat", path, "--filter", f"step < {limit}",
+                            "--format", "arrow", "-o", out], check=True, capture_output=True)
+            with pa.ipc.open_stream(str(out)) as reader:
+                found = reader.read_all()
+            wanted = table.filter(pc.less(table["step"], limit))
+            assert found.num_rows == wanted.num_rows > 0
+            for name in wanted.column_names:
+                assert found[name].to_pylist() == wanted[name].to_pylist(), (name, limit, deleted)
 
 
 def test_clean_up_around_a_tag_does_not_hide_the_newest_version(path):
