@@ -652,13 +652,14 @@ static lake_status read_flat_rows(struct lance_leaf_reader *reader, uint64_t row
     return status;
 }
 
-/* The position of the `nth` (from 0) row start at or after `from`, or the number of levels. */
-static uint64_t find_row_start(const uint16_t *rep, uint64_t levels, uint64_t from,
-                               uint32_t max_rep, uint64_t nth)
+/* The position of the `nth` (from 0) row start of the cached chunk at or after `from`, or the
+ * number of its levels. */
+static uint64_t find_row_start(const struct lance_leaf_reader *reader, uint64_t from, uint64_t nth)
 {
+    const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
     uint64_t seen = 0, i = from;
-    for (; i < levels; i++)
-        if (rep[i] == max_rep && seen++ == nth)
+    for (; i < reader->cache_rep.size / sizeof(uint16_t); i++)
+        if (rep[i] == reader->max_rep && seen++ == nth)
             break;
     return i;
 }
@@ -688,9 +689,9 @@ static void pass_entries(struct lance_leaf_reader *reader, uint64_t entry)
 {
     struct lance_chunk_place *place = &reader->cached_place;
     const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
-    place->row_starts += count_row_starts(rep, place->entry, entry, reader->max_rep);
-    place->values += count_visible(reader, place->entry, entry);
-    place->entry = entry;
+    *place = (struct lance_chunk_place){
+        entry, place->row_starts + count_row_starts(rep, place->entry, entry, reader->max_rep),
+        place->values + count_visible(reader, place->entry, entry)};
 }
 
 /* Appends entries [place, to) of the cached chunk with their values, and passes them. */
@@ -698,10 +699,7 @@ static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t to,
                                   struct lake_error *err)
 {
     const struct lance_chunk_place from = reader->cached_place;
-    size_t start = (size_t)from.entry * sizeof(uint16_t);
-    size_t bytes = (size_t)(to - from.entry) * sizeof(uint16_t);
-    if (from.entry == to)
-        return LAKE_OK;
+    size_t start = (size_t)from.entry * 2, bytes = (size_t)(to - from.entry) * 2;
     pass_entries(reader, to);
     lake_status status =
         base_buffer_append(&reader->rep, reader->cache_rep.data + start, bytes, err);
@@ -746,18 +744,14 @@ static lake_status append_part(struct lance_leaf_reader *reader, uint64_t index,
     lake_status status = load_cache(reader, index, last_index, err);
     if (status != LAKE_OK)
         return status;
-    const uint16_t *rep = (const uint16_t *)(const void *)reader->cache_rep.data;
-    uint64_t levels = reader->cache_rep.size / sizeof(uint16_t);
     if (!first || skip < place->row_starts)
         *place = (struct lance_chunk_place){0, 0, 0};
     if (first)
-        pass_entries(reader, find_row_start(rep, levels, place->entry, reader->max_rep,
-                                            skip - place->row_starts));
-    uint64_t to = find_row_start(rep, levels, place->entry, reader->max_rep, left);
-    uint64_t before = place->row_starts;
+        pass_entries(reader, find_row_start(reader, place->entry, skip - place->row_starts));
+    uint64_t to = find_row_start(reader, place->entry, left), before = place->row_starts;
     status = append_entries(reader, to, err);
     *started += place->row_starts - before;
-    *done = to < levels;
+    *done = to < reader->cache_rep.size / sizeof(uint16_t);
     return status;
 }
 

@@ -101,6 +101,15 @@ struct lance_task {
     struct lance_picked picked;
 };
 
+/* ---- scan_batch_size.c ---- */
+
+/* What a row counts for in a batch: its bytes, or more when one column has most of them. */
+uint64_t lance_weigh_row(uint64_t bytes, uint64_t largest_column);
+/* How many rows the next batch takes at most. Decoded values may be far larger than encoded ones,
+ * so a scan begins with a small batch and goes by what it then sees. */
+uint64_t lance_task_most_rows(const struct lance_task *task);
+void lance_scan_note_size(struct lance_scan *scan, const struct ArrowArray *batch);
+
 /* ---- scan_tails.c ---- */
 
 /* The fragment's files, by tails that were asked for while others were read; asks for those of the

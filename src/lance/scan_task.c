@@ -11,10 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define FIRST_BATCH_ROWS 1024
-/* No column takes more than this part of a batch's bytes: buffers of many megabytes would come from
- * the system each time, page by page, and go through no cache. */
-#define COLUMN_SHARE     4
 #define AHEAD_STEP_BYTES ((uint64_t)8 << 20) /* that are asked for at a time */
 
 /* ---- fragments, shared by their tasks ---- */
@@ -170,12 +166,6 @@ void lance_task_free(struct lance_task *task)
     base_free(task);
 }
 
-/* What a row counts for in a batch: its bytes, or more when one column has most of them. */
-static uint64_t weigh_row(uint64_t bytes, uint64_t largest_column)
-{
-    return BASE_MAX(bytes, COLUMN_SHARE * largest_column);
-}
-
 static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
                                 struct lake_error *err)
 {
@@ -198,7 +188,7 @@ static lake_status make_readers(struct lance_task *task, uint64_t *row_bytes,
         bytes += column;
         largest = BASE_MAX(largest, column);
     }
-    *row_bytes = weigh_row(bytes, largest);
+    *row_bytes = lance_weigh_row(bytes, largest);
     return LAKE_OK;
 }
 
@@ -731,67 +721,14 @@ static lake_status next_picked_batch(struct lance_task *task, bool *produced,
     return status;
 }
 
-/* Bytes of a column's buffers, near enough: strings and lists by their offsets. */
-static uint64_t decoded_bytes(const struct ArrowSchema *schema, const struct ArrowArray *array)
-{
-    uint64_t bytes = array->n_buffers > 0 ? (uint64_t)array->length : 0;
-    const char *format = schema->format;
-    bool large = strchr("UZ", format[0]) != NULL;
-    if (large || strchr("uz", format[0]) != NULL) {
-        const void *offsets = array->buffers[1];
-        int64_t last = array->offset + array->length;
-        if (offsets != NULL) {
-            bytes += large ? (uint64_t)(((const int64_t *)offsets)[last] -
-                                        ((const int64_t *)offsets)[array->offset])
-                           : (uint64_t)(((const int32_t *)offsets)[last] -
-                                        ((const int32_t *)offsets)[array->offset]);
-        }
-    } else if (strncmp(format, "w:", 2) == 0) {
-        uint64_t width = 0;
-        (void)base_str_to_u64(base_str_of(format + 2), &width);
-        bytes += (uint64_t)array->length * width;
-    } else {
-        bytes += (uint64_t)array->length * 8;
-    }
-    for (int64_t i = 0; i < array->n_children; i++) {
-        bytes += decoded_bytes(schema->children[i], array->children[i]);
-    }
-    return bytes;
-}
-
-/* How many rows the next batch takes at most. Decoded values may be far larger than encoded ones,
- * so a scan begins with a small batch and goes by what it then sees. */
-static uint64_t most_rows(const struct lance_task *task)
-{
-    const struct lance_scan *scan = task->scan;
-    uint64_t seen = atomic_load_explicit(&scan->row_bytes, memory_order_relaxed);
-    uint64_t count = BASE_MIN(task->batch_rows, task->encoded_rows);
-    count = BASE_MIN(count, seen == 0 ? FIRST_BATCH_ROWS : scan->batch_bytes / seen);
-    return BASE_MAX(count, 1);
-}
-
 static uint64_t next_count(const struct lance_task *task)
 {
     const struct lance_scan *scan = task->scan;
-    uint64_t count = BASE_MIN(most_rows(task), task->end - task->cursor);
+    uint64_t count = BASE_MIN(lance_task_most_rows(task), task->end - task->cursor);
     /* Whole batches begin at multiples of their size, as chunks do, which are then decoded straight
      * into the batch. */
     count = BASE_MIN(count, scan->batch_rows - task->cursor % scan->batch_rows);
     return BASE_MAX(count, 1);
-}
-
-static void note_size(struct lance_scan *scan, const struct ArrowArray *batch)
-{
-    uint64_t bytes = 0;
-    uint64_t largest = 0;
-    uint64_t rows = (uint64_t)batch->length;
-    for (int64_t i = 0; i < batch->n_children; i++) {
-        uint64_t column = decoded_bytes(scan->schema.children[i], batch->children[i]);
-        bytes += column;
-        largest = BASE_MAX(largest, column);
-    }
-    atomic_store_explicit(&scan->row_bytes, weigh_row(bytes, largest) / rows + 1,
-                          memory_order_relaxed);
 }
 
 static bool is_stopped(const struct lance_scan *scan)
@@ -833,7 +770,7 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
         uint64_t count = BASE_MIN(next_count(task), last - task->cursor);
         uint64_t next = task->cursor + count;
         if (scattered) {
-            next = lance_task_pick(task, most_rows(task), last);
+            next = lance_task_pick(task, lance_task_most_rows(task), last);
             count = task->picked.row_count;
         }
         status = scattered ? next_picked_batch(task, &produced, out, err)
@@ -848,7 +785,7 @@ lake_status lance_task_next(struct lance_task *task, struct ArrowArray *out, boo
         task->cursor = next;
         atomic_fetch_add_explicit(&task->scan->rows_scanned, count, memory_order_relaxed);
         if (produced) {
-            note_size(task->scan, out);
+            lance_scan_note_size(task->scan, out);
             *end = false;
             return LAKE_OK;
         }
