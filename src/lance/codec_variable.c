@@ -46,6 +46,11 @@ static lake_status variable_chunk(struct lance_codec_context *context,
     return LAKE_OK;
 }
 
+static uint64_t load_word(const uint8_t *at, uint32_t width)
+{
+    return width == 4 ? base_load_u32le(at) : base_load_u64le(at);
+}
+
 /* A block says its offset width and where the bytes start, then count + 1 offsets from there. */
 static lake_status variable_block(struct lance_codec_context *context,
                                   const struct lance_encoding *encoding, struct lake_bytes data,
@@ -57,16 +62,20 @@ static lake_status variable_block(struct lance_codec_context *context,
     lake_status status = offsets_width(encoding, &width, err);
     if (status != LAKE_OK)
         return status;
-    if (data.size < 2 * (size_t)width)
+    if (data.size < 1 + 2 * (size_t)width)
         return lake_fail(err, LAKE_DATA_LOSS, "a block of strings has only %zu bytes", data.size);
-    uint64_t bits = width == 4 ? base_load_u32le(data.data) : base_load_u64le(data.data);
-    uint64_t start = width == 4 ? base_load_u32le(data.data + 4) : base_load_u64le(data.data + 8);
-    if (bits != 8 * (uint64_t)width || start > data.size || start < 2 * (uint64_t)width)
+    /* Storage 2.1 of Lance 0.33: the width as one byte, the count, the start. */
+    bool counted = load_word(data.data, width) != 8 * (uint64_t)width &&
+                   data.data[0] == 8 * width && load_word(data.data + 1, width) == count;
+    size_t head = 2 * (size_t)width + counted;
+    uint64_t bits = counted ? data.data[0] : load_word(data.data, width);
+    uint64_t start = load_word(data.data + head - width, width);
+    if (bits != 8 * (uint64_t)width || start > data.size || start < head)
         return lake_fail(err, LAKE_DATA_LOSS, "a block of strings has a broken header");
-    status = offsets_fit(count, width, (size_t)start - 2 * (size_t)width, err);
+    status = offsets_fit(count, width, (size_t)start - head, err);
     if (status != LAKE_OK)
         return status;
-    *out = (struct lance_variable_view){.offsets = data.data + 2 * (size_t)width,
+    *out = (struct lance_variable_view){.offsets = data.data + head,
                                         .offset_bytes = width,
                                         .base = data.data + start,
                                         .base_bytes = data.size - (size_t)start,
