@@ -227,6 +227,23 @@ static void zstandard_of_release_0_18_is_read(void **state)
     array.release(&array);
 }
 
+/* Release 0.33: a dictionary's strings with their count in the head of the block. */
+static void strings_of_release_0_33_are_read(void **state)
+{
+    static const char *const texts[] = {"reach", "grasp the red cube", "lift it up"};
+    struct ArrowArray array;
+    (void)state;
+    read_column("release_0_33_strings", 3, &array, 200);
+    assert_int_equal(array.null_count, 40);
+    const int32_t *offsets = array.buffers[1];
+    for (int i = 0; i < 200; i++) {
+        const char *text = i % 5 == 4 ? "" : texts[i % 3];
+        assert_int_equal(offsets[i + 1] - offsets[i], strlen(text));
+        assert_memory_equal((const char *)array.buffers[2] + offsets[i], text, strlen(text));
+    }
+    array.release(&array);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +253,7 @@ int main(void)
         cmocka_unit_test(vectors_of_nulls_of_release_1_0_are_read),
         cmocka_unit_test(blobs_of_release_4_0_are_read),
         cmocka_unit_test(zstandard_of_release_0_18_is_read),
+        cmocka_unit_test(strings_of_release_0_33_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
