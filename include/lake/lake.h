@@ -191,8 +191,8 @@ lake_status lake_schema_parse(const char *const *columns, size_t column_count,
 
 /*
  * Creates the table `table` ("namespace.table") with the columns of `schema`, a struct schema,
- * which stays the caller's. ALREADY_EXISTS when there is one, INVALID_ARGUMENT for a name or type
- * that Lake does not take.
+ * which stays the caller's; views of text and bytes become such. ALREADY_EXISTS when there is one,
+ * INVALID_ARGUMENT for a name or type that Lake does not take.
  */
 lake_status lake_create_table(lake_client *client, const char *table,
                               const struct ArrowSchema *schema, struct lake_error *err);
@@ -523,12 +523,12 @@ lake_status lake_insert_many(lake_client *client, const char *sql, const struct 
                              struct lake_insert_result *result, struct lake_error *err);
 
 /*
- * Adds Arrow batches, exactly of the table's schema, as one version: 1..=10,000 rows in all, every
- * batch non-empty, at most 64 MiB of what the rows refer to and 64 MiB encoded, at most 16
- * dictionaries in the schema (SDK-4). `batches` stay the caller's, and may be slices of larger
- * ones. `operation_id` (a UUIDv7, or NULL for a fresh one) makes the append idempotent: the same ID
- * with the same rows gives the first version, with others ALREADY_EXISTS. LAKE_OUTCOME_UNKNOWN
- * fills `result` as lake_insert does.
+ * Adds Arrow batches, exactly of the table's schema but that text and bytes may be views, as one
+ * version: 1..=10,000 rows in all, every batch non-empty, at most 64 MiB of what the rows refer to
+ * and 64 MiB encoded, at most 16 dictionaries in the schema (SDK-4). `batches` stay the caller's,
+ * and may be slices of larger ones. `operation_id` (a UUIDv7, or NULL for a fresh one) makes the
+ * append idempotent: the same ID with the same rows gives the first version, with others
+ * ALREADY_EXISTS. LAKE_OUTCOME_UNKNOWN fills `result` as lake_insert does.
  */
 lake_status lake_append_batches(lake_client *client, const char *table,
                                 const struct ArrowSchema *schema,

@@ -266,8 +266,9 @@ class Client:
     def append(self, table: str, data: Any, *, operation_id: str | None = None) -> Inserted:
         """Adds up to 10,000 rows of Arrow data, exactly of the table's schema, as one version.
 
-        `data` is a table, batch or reader of any Arrow library. The same `operation_id` (a UUIDv7)
-        with the same rows adds them once, however often it is tried.
+        `data` is a table, batch or reader of any Arrow library; views of text and bytes, which
+        polars has, count as text and bytes. The same `operation_id` (a UUIDv7) with the same rows
+        adds them once, however often it is tried.
         """
         borrowed = _arrow.borrow_batches(data, MAX_APPEND_ROWS)
         batches = ffi.new("struct ArrowArray *[]", borrowed.batches)

@@ -105,6 +105,27 @@ lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t
 lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
                                  struct lake_error *err);
 
+/* ---- views of text and bytes (utf8_view, binary_view) as plain text and bytes ---- */
+
+/* True for a view, and for what has one below it. */
+bool arrow_schema_has_views(const struct ArrowSchema *schema);
+/* The schema with utf8 and binary where it has views; the large ones where `like` (may be NULL), a
+ * schema to which this one should be equal, has these. */
+lake_status arrow_plain_schema(const struct ArrowSchema *schema, const struct ArrowSchema *like,
+                               struct ArrowSchema *out, struct lake_error *err);
+/* Turns a valid array of `from` into one of `to`, which arrow_plain_schema made of it. What is no
+ * view is not copied. `array` is released on failure. The bytes that the rows' views refer to are
+ * taken from *left_bytes: RESOURCE_EXHAUSTED when there are more, or over 2 GiB in one column,
+ * since any number of views may refer to the same bytes. */
+lake_status arrow_plain_array(const struct ArrowSchema *from, const struct ArrowSchema *to,
+                              struct ArrowArray *array, uint64_t *left_bytes,
+                              struct lake_error *err);
+/* Replaces a stream of valid batches by one without views; one that has none stays as it is. A
+ * batch becomes several where its views refer to more than `max_batch_bytes`. On failure `stream`
+ * is what it was. */
+lake_status arrow_plain_stream(struct ArrowArrayStream *stream, uint64_t max_batch_bytes,
+                               struct lake_error *err);
+
 /* ---- IPC encoding ---- */
 
 struct arrow_ipc_part {

@@ -16,6 +16,23 @@ lake_status arrow_fail_code(struct lake_error *err, int code, const struct Arrow
     return lake_fail(err, status, "%s failed%s", what, code == ENOMEM ? ": out of memory" : "");
 }
 
+int arrow_errno_of(lake_status status)
+{
+    switch (status) {
+    case LAKE_OK:
+        return 0;
+    case LAKE_RESOURCE_EXHAUSTED:
+        return ENOMEM;
+    case LAKE_UNIMPLEMENTED:
+        return ENOTSUP;
+    case LAKE_UNAVAILABLE:
+    case LAKE_DATA_LOSS:
+        return EIO;
+    default:
+        return EINVAL;
+    }
+}
+
 const char *arrow_field_name(const struct ArrowSchema *field)
 {
     return field->name == NULL ? "" : field->name;

@@ -219,23 +219,6 @@ static lake_status next_message(struct ipc_stream *stream, enum arrow_ipc_kind *
     return status;
 }
 
-static int errno_of_status(lake_status status)
-{
-    switch (status) {
-    case LAKE_OK:
-        return 0;
-    case LAKE_RESOURCE_EXHAUSTED:
-        return ENOMEM;
-    case LAKE_UNIMPLEMENTED:
-        return ENOTSUP;
-    case LAKE_UNAVAILABLE:
-    case LAKE_DATA_LOSS:
-        return EIO;
-    default:
-        return EINVAL;
-    }
-}
-
 static int stream_get_schema(struct ArrowArrayStream *self, struct ArrowSchema *out)
 {
     struct ipc_stream *stream = self->private_data;
@@ -256,7 +239,7 @@ static int stream_get_next(struct ArrowArrayStream *self, struct ArrowArray *out
     while (status == LAKE_OK && !end && kind != ARROW_IPC_BATCH) {
         status = next_message(stream, &kind, out, &end, &stream->error);
     }
-    return errno_of_status(status);
+    return arrow_errno_of(status);
 }
 
 static const char *stream_get_last_error(struct ArrowArrayStream *self)

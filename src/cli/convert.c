@@ -63,14 +63,13 @@ static bool is_real(enum ArrowType type)
 
 static bool is_text(enum ArrowType type)
 {
-    return type == NANOARROW_TYPE_STRING || type == NANOARROW_TYPE_LARGE_STRING ||
-           type == NANOARROW_TYPE_STRING_VIEW;
+    return type == NANOARROW_TYPE_STRING || type == NANOARROW_TYPE_LARGE_STRING;
 }
 
 static bool is_bytes(enum ArrowType type)
 {
     return type == NANOARROW_TYPE_BINARY || type == NANOARROW_TYPE_LARGE_BINARY ||
-           type == NANOARROW_TYPE_BINARY_VIEW || type == NANOARROW_TYPE_FIXED_SIZE_BINARY;
+           type == NANOARROW_TYPE_FIXED_SIZE_BINARY;
 }
 
 /* Half, single and double precision in this order; a narrower one cannot hold all of a wider. */

@@ -36,18 +36,35 @@ static enum file_kind kind_of(const char *path, const char *format)
     return KIND_UNKNOWN;
 }
 
+/* Views as the text and bytes that a table has for them. */
+static lake_status open_arrow(const char *path, struct ArrowArrayStream *out,
+                              struct lake_error *err)
+{
+    struct arrow_ipc_limits limits = arrow_ipc_limits_default();
+    struct ArrowArrayStream stream;
+    struct stat info;
+    limits.allow_compressed = true;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return lake_fail(err, LAKE_INVALID_ARGUMENT, "\"%s\" is not a regular file", path);
+    lake_status status = arrow_ipc_open_file(path, &limits, &stream, err);
+    if (status != LAKE_OK)
+        return status;
+    status = arrow_plain_stream(&stream, limits.max_body_bytes, err);
+    if (status != LAKE_OK) {
+        stream.release(&stream);
+        return status;
+    }
+    *out = stream;
+    return LAKE_OK;
+}
+
 static lake_status open_file(const char *path, enum file_kind kind,
                              const struct ArrowSchema *target, struct ArrowArrayStream *out,
                              struct lake_error *err)
 {
-    struct arrow_ipc_limits limits = arrow_ipc_limits_default();
-    struct stat info;
-    limits.allow_compressed = true;
-    if (kind == KIND_ARROW && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return lake_fail(err, LAKE_INVALID_ARGUMENT, "\"%s\" is not a regular file", path);
     switch (kind) {
     case KIND_ARROW:
-        return arrow_ipc_open_file(path, &limits, out, err);
+        return open_arrow(path, out, err);
     case KIND_PARQUET:
         return sql_file_open(path, SQL_FILE_PARQUET, target, out, err);
     case KIND_CSV:

@@ -37,6 +37,8 @@ lake_status lance_write(const struct lance_arguments *arguments, struct lake_err
     limits.max_body_bytes = (uint64_t)4 << 30; /* a file of the caller's own */
     lake_status status = arrow_ipc_open_file(input, &limits, &stream, err);
     if (status == LAKE_OK)
+        status = arrow_plain_stream(&stream, limits.max_body_bytes, err);
+    if (status == LAKE_OK)
         status = lance_store_open(arguments, mode != LANCE_WRITE_APPEND, &store, err);
     if (status == LAKE_OK)
         status = lance_write_stream(store, &stream, &options, mode, &version, err);

@@ -1,6 +1,6 @@
 /*
- * append_batches (SDK-4): the caller's Arrow batches, exactly of the table's schema, checked and
- * then encoded straight from the caller's memory.
+ * append_batches (SDK-4): the caller's Arrow batches, exactly of the table's schema but for views
+ * of text and bytes, checked and then encoded straight from the caller's memory.
  */
 #include "append.h"
 
@@ -97,14 +97,13 @@ static void release_nothing(struct ArrowArray *array)
     array->release = NULL;
 }
 
-/* A batch over the caller's array, which stays the caller's. */
-static lake_status borrow(const struct ArrowArray *array, struct arrow_batch **out,
-                          struct lake_error *err)
+/* The caller's array, which stays the caller's. */
+static struct ArrowArray borrow(const struct ArrowArray *array)
 {
     struct ArrowArray borrowed = *array;
     borrowed.release = release_nothing;
     borrowed.private_data = NULL;
-    return arrow_batch_new(&borrowed, out, err);
+    return borrowed;
 }
 
 /* A row of a table is there or not; it is never null. */
@@ -114,30 +113,52 @@ static bool has_null_rows(const struct ArrowArray *batch)
            ArrowBitCountSet(batch->buffers[0], batch->offset, batch->length) != batch->length;
 }
 
+/* What the batches come to. */
+struct sums {
+    int64_t rows;
+    uint64_t bytes;
+    uint64_t left_plain_bytes; /* what their views may still refer to */
+};
+
+/* A batch over the caller's array, which was checked; with text and bytes where that has views. */
+static lake_status take_batch(const struct ArrowArray *batch, const struct ArrowSchema *given,
+                              const struct ArrowSchema *schema, struct sums *sums,
+                              struct arrow_batch **out, struct lake_error *err)
+{
+    struct ArrowArray rows = borrow(batch);
+    lake_status status = LAKE_OK;
+    if (given != schema)
+        status = arrow_plain_array(given, schema, &rows, &sums->left_plain_bytes, err);
+    if (status != LAKE_OK)
+        return status;
+    status = count_array(schema, &rows, 0, rows.length, &sums->bytes, err);
+    if (status == LAKE_OK)
+        return arrow_batch_new(&rows, out, err);
+    rows.release(&rows);
+    return status;
+}
+
 static lake_status take_batches(const struct ArrowArray *const *batches,
-                                const struct ArrowSchema *schema, struct client_append *append,
+                                const struct ArrowSchema *given, struct client_append *append,
                                 struct lake_error *err)
 {
-    int64_t rows = 0;
-    uint64_t bytes = 0;
+    struct sums sums = {.left_plain_bytes = CLIENT_MAX_APPEND_BYTES};
     for (size_t i = 0; i < append->batch_count; i++) {
         const struct ArrowArray *batch = batches[i];
         if (batch == NULL || batch->release == NULL || batch->length <= 0)
             return lake_fail(err, LAKE_INVALID_ARGUMENT,
                              "batch %zu is empty or released: every batch needs a row", i + 1);
-        rows += BASE_MIN(batch->length, (int64_t)CLIENT_MAX_APPEND_ROWS + 1);
-        if (rows > CLIENT_MAX_APPEND_ROWS)
+        sums.rows += BASE_MIN(batch->length, (int64_t)CLIENT_MAX_APPEND_ROWS + 1);
+        if (sums.rows > CLIENT_MAX_APPEND_ROWS)
             return lake_fail(err, LAKE_INVALID_ARGUMENT, "one append takes 1 to %d rows: split it",
                              CLIENT_MAX_APPEND_ROWS);
-        lake_status status = arrow_array_validate(schema, batch, err);
+        lake_status status = arrow_array_validate(given, batch, err);
         if (status == LAKE_OK && has_null_rows(batch))
             status =
                 lake_fail(err, LAKE_INVALID_ARGUMENT,
                           "batch %zu has rows that are null as a whole: leave them out", i + 1);
         if (status == LAKE_OK)
-            status = count_array(schema, batch, 0, batch->length, &bytes, err);
-        if (status == LAKE_OK)
-            status = borrow(batch, &append->batches[i], err);
+            status = take_batch(batch, given, append->schema, &sums, &append->batches[i], err);
         if (status != LAKE_OK)
             return status;
     }
@@ -163,14 +184,32 @@ static lake_status count_dictionaries(const struct ArrowSchema *schema, size_t d
     return status;
 }
 
+/* Whether the rows are of the table's columns, with text and bytes where they have views: then
+ * `plain`, which starts without a schema, has theirs. */
+static lake_status compare_schema(const struct ArrowSchema *table, const struct ArrowSchema *given,
+                                  struct ArrowSchema *plain, bool *equal, char *path,
+                                  size_t path_bytes, struct lake_error *err)
+{
+    lake_status status = LAKE_OK;
+    if (plain->release != NULL)
+        plain->release(plain);
+    if (arrow_schema_has_views(given))
+        status = arrow_plain_schema(given, table, plain, err);
+    if (status == LAKE_OK)
+        *equal =
+            client_columns_equal(table, plain->release != NULL ? plain : given, path, path_bytes);
+    return status;
+}
+
 /* A schema in the cache may be that of a table which has been dropped and created again since. */
-static lake_status check_schema(lake_client *client, struct client_append *append,
+static lake_status check_schema(lake_client *client, const struct ArrowSchema *given,
+                                struct client_append *append, struct ArrowSchema *plain,
                                 struct lake_error *err)
 {
     char path[256] = "";
     bool equal = false;
     size_t dictionaries = 0;
-    lake_status status = count_dictionaries(append->schema, 0, &dictionaries, err);
+    lake_status status = count_dictionaries(given, 0, &dictionaries, err);
     for (int i = 0; i < 2 && status == LAKE_OK && !equal; i++) {
         struct client_schema *registered = NULL;
         if (i > 0)
@@ -178,7 +217,8 @@ static lake_status check_schema(lake_client *client, struct client_append *appen
         status =
             client_table_schema(client, append->namespace_name, append->table, &registered, err);
         if (status == LAKE_OK)
-            equal = client_columns_equal(&registered->arrow, append->schema, path, sizeof(path));
+            status =
+                compare_schema(&registered->arrow, given, plain, &equal, path, sizeof(path), err);
         if (equal)
             memcpy(append->incarnation, registered->incarnation, sizeof(append->incarnation));
         client_schema_unref(registered);
@@ -188,6 +228,7 @@ static lake_status check_schema(lake_client *client, struct client_append *appen
                            "the batches' schema is not the table's: they differ at '%s' (names, "
                            "types, nullability and field metadata must be equal)",
                            path);
+    append->schema = plain->release != NULL ? plain : given;
     return status;
 }
 
@@ -197,20 +238,23 @@ lake_status lake_append_batches(lake_client *client, const char *table,
                                 const char *operation_id, struct lake_insert_result *result,
                                 struct lake_error *err)
 {
-    struct client_append append = {.schema = schema, .batch_count = batch_count, .borrowed = true};
+    struct client_append append = {.batch_count = batch_count, .borrowed = true};
     struct lake_insert_result filled = LAKE_INSERT_RESULT_INIT;
+    struct ArrowSchema plain = {.release = NULL};
     lake_error_clear(err);
     if (batch_count < 1 || batch_count > CLIENT_MAX_APPEND_ROWS)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "one append takes 1 to %d batches, not %zu",
                          CLIENT_MAX_APPEND_ROWS, batch_count);
     lake_status status = client_split_name(table, &append.namespace_name, &append.table, err);
     if (status == LAKE_OK)
-        status = check_schema(client, &append, err);
+        status = check_schema(client, schema, &append, &plain, err);
     if (status != LAKE_OK)
-        return status;
+        goto out;
     append.batches = base_calloc_array(batch_count, sizeof(struct arrow_batch *));
-    if (append.batches == NULL)
-        return base_fail_no_memory(err, batch_count * sizeof(struct arrow_batch *));
+    if (append.batches == NULL) {
+        status = base_fail_no_memory(err, batch_count * sizeof(struct arrow_batch *));
+        goto out;
+    }
     status = take_batches(batches, schema, &append, err);
     if (status == LAKE_OK)
         status = client_append_commit(client, &append, operation_id, &filled, err);
@@ -218,5 +262,8 @@ lake_status lake_append_batches(lake_client *client, const char *table,
         arrow_batch_unref(append.batches[i]);
     base_free(append.batches);
     client_append_hand_over(&filled, status, result);
+out:
+    if (plain.release != NULL)
+        plain.release(&plain);
     return status;
 }

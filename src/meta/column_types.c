@@ -107,10 +107,6 @@ static lake_status check_type(const struct place *place)
     case NANOARROW_TYPE_INTERVAL_DAY_TIME:
     case NANOARROW_TYPE_INTERVAL_MONTH_DAY_NANO:
         return refuse(place, "Lance has no intervals: use duration[us], or integers");
-    case NANOARROW_TYPE_STRING_VIEW:
-        return refuse(place, "use utf8, which holds the same values");
-    case NANOARROW_TYPE_BINARY_VIEW:
-        return refuse(place, "use binary, which holds the same values");
     case NANOARROW_TYPE_LIST_VIEW:
     case NANOARROW_TYPE_LARGE_LIST_VIEW:
         return refuse(place, "use list<T>, which holds the same values");

@@ -34,9 +34,11 @@ struct tap {
 struct meta_received {
     struct meta_append append;
     struct flight_stream_reader *reader;
+    struct ArrowSchema plain; /* of the rows when they have come with views; else not there */
     LakePb__AppendCommand *command;
     struct base_arena *arena;
     size_t batch_room;
+    uint64_t left_plain_bytes; /* what the rows' views may still refer to */
     struct tap tap;
 };
 
@@ -176,17 +178,38 @@ static lake_status keep_batch(struct meta_received *received, struct ArrowArray 
     return LAKE_OK;
 }
 
+/* What the views of a batch refer to counts a second time: it is copied, and held as well. */
+static lake_status make_plain(struct meta_received *received, const struct ArrowSchema *given,
+                              struct ArrowArray *batch, struct lake_error *err)
+{
+    uint64_t before = received->left_plain_bytes;
+    lake_status status =
+        arrow_plain_array(given, &received->plain, batch, &received->left_plain_bytes, err);
+    if (status == LAKE_OK)
+        status = take_budget(&received->tap, before - received->left_plain_bytes, err);
+    if (status != LAKE_OK && batch->release != NULL)
+        batch->release(batch);
+    return status;
+}
+
 static lake_status read_batches(struct meta_received *received, struct lake_error *err)
 {
-    lake_status status =
-        flight_stream_reader_schema(received->reader, &received->append.schema, err);
+    const struct ArrowSchema *given = NULL;
+    lake_status status = flight_stream_reader_schema(received->reader, &given, err);
+    bool views = status == LAKE_OK && arrow_schema_has_views(given);
+    if (views)
+        status = arrow_plain_schema(given, NULL, &received->plain, err);
+    received->append.schema = views ? &received->plain : given;
     while (status == LAKE_OK) {
         struct ArrowArray batch = {.release = NULL};
         bool end = false;
         status = flight_stream_reader_next(received->reader, &batch, &end, err);
         if (status != LAKE_OK || end)
             break;
-        status = keep_batch(received, &batch, err);
+        if (views)
+            status = make_plain(received, given, &batch, err);
+        if (status == LAKE_OK)
+            status = keep_batch(received, &batch, err);
     }
     return status;
 }
@@ -218,6 +241,7 @@ lake_status meta_receive_append(struct meta_authority *authority,
     if (received == NULL)
         return base_fail_no_memory(err, sizeof(*received));
     received->tap = (struct tap){.source = receiver, .authority = authority};
+    received->left_plain_bytes = META_APPEND_MAX_BYTES;
     const struct flight_receiver tapped = {tap_receive, &received->tap};
     struct arrow_ipc_limits limits = arrow_ipc_limits_default();
     limits.max_metadata_bytes = MAX_HEADER_BYTES;
@@ -258,6 +282,8 @@ void meta_received_free(struct meta_received *received)
     for (size_t i = 0; i < received->append.batch_count; i++)
         received->append.batches[i].release(&received->append.batches[i]);
     base_free(received->append.batches);
+    if (received->plain.release != NULL)
+        received->plain.release(&received->plain);
     flight_stream_reader_free(received->reader);
     if (received->command != NULL)
         lake_pb__append_command__free_unpacked(received->command, NULL);

@@ -218,6 +218,19 @@ lake_status meta_schema_encode(const struct ArrowSchema *schema, struct base_buf
     return status == LAKE_OK ? arrow_ipc_schema_to_bytes(schema, out, err) : status;
 }
 
+/* The schema of a table that is asked for: with text and bytes where it has views of them. */
+static lake_status read_schema(struct lake_bytes schema_ipc, struct ArrowSchema *out,
+                               struct lake_error *err)
+{
+    struct ArrowSchema given;
+    lake_status status = arrow_ipc_schema_from_bytes(schema_ipc, &given, err);
+    if (status != LAKE_OK)
+        return status;
+    status = arrow_plain_schema(&given, NULL, out, err);
+    given.release(&given);
+    return status;
+}
+
 static lake_status check_schema(struct lake_bytes schema_ipc, const char *storage_version,
                                 struct ArrowSchema *schema, struct base_buffer *canonical,
                                 struct lake_error *err)
@@ -225,7 +238,7 @@ static lake_status check_schema(struct lake_bytes schema_ipc, const char *storag
     if (schema_ipc.size > META_SCHEMA_MAX_BYTES)
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "the schema has %zu bytes; at most %d",
                          schema_ipc.size, META_SCHEMA_MAX_BYTES);
-    lake_status status = arrow_ipc_schema_from_bytes(schema_ipc, schema, err);
+    lake_status status = read_schema(schema_ipc, schema, err);
     if (status != LAKE_OK)
         return status;
     status = meta_schema_encode(schema, canonical, err);

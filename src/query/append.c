@@ -55,6 +55,8 @@ struct append {
     struct rpc_call *call;
     struct rpc_client_call *metasrv;
     struct arrow_ipc_decoder *decoder;
+    const struct ArrowSchema *schema; /* of the rows, with text and bytes in place of views */
+    struct ArrowSchema plain;         /* where it is when they have come with views */
     char *stage;    /* the caller's, with a slash at its end; NULL until a FILE column is seen */
     bool has_files; /* the schema has a FILE column: batches are decoded */
     int64_t rows;
@@ -118,10 +120,14 @@ static lake_status check_descriptor(const struct rpc_principal *principal,
 
 static lake_status look_at_schema(struct append *append, struct lake_error *err)
 {
-    const struct ArrowSchema *schema = arrow_ipc_decoder_schema(append->decoder);
+    const struct ArrowSchema *given = arrow_ipc_decoder_schema(append->decoder);
     char *uri = NULL;
-    lake_status status = arrow_file_schema_check(schema, err);
-    append->has_files = status == LAKE_OK && arrow_file_schema_contains(schema);
+    bool views = arrow_schema_has_views(given);
+    lake_status status = views ? arrow_plain_schema(given, NULL, &append->plain, err) : LAKE_OK;
+    append->schema = views ? &append->plain : given;
+    if (status == LAKE_OK)
+        status = arrow_file_schema_check(append->schema, err);
+    append->has_files = status == LAKE_OK && arrow_file_schema_contains(append->schema);
     if (!append->has_files || append->stage != NULL)
         return status;
     status = query_stage_uri(append->server->stage, rpc_call_principal(append->call), &uri, err);
@@ -131,19 +137,22 @@ static lake_status look_at_schema(struct append *append, struct lake_error *err)
     return status;
 }
 
-static lake_status look_at_batch(struct append *append, const struct ArrowArray *batch,
+static lake_status look_at_batch(struct append *append, struct ArrowArray *batch,
                                  struct lake_error *err)
 {
-    const struct ArrowSchema *schema = arrow_ipc_decoder_schema(append->decoder);
+    const struct ArrowSchema *given = arrow_ipc_decoder_schema(append->decoder);
+    uint64_t left_bytes = MAX_ENCODED_BYTES;
     const struct arrow_file_rule rule = {
         .stage = base_str_of(append->stage),
         .tenant_id = rpc_call_principal(append->call)->tenant_id,
         .first_row = append->rows,
     };
-    lake_status status = arrow_array_validate(schema, batch, err);
-    if (status == LAKE_OK)
-        status = arrow_file_values_check(schema, batch, &rule, err);
     append->rows += batch->length;
+    lake_status status = arrow_array_validate(given, batch, err);
+    if (status == LAKE_OK && append->schema != given)
+        status = arrow_plain_array(given, append->schema, batch, &left_bytes, err);
+    if (status == LAKE_OK)
+        status = arrow_file_values_check(append->schema, batch, &rule, err);
     return status;
 }
 
@@ -286,6 +295,8 @@ static lake_status relay_watched(struct append *append, struct rpc_payload *firs
 static void append_fini(struct append *append)
 {
     rpc_client_call_free(append->metasrv);
+    if (append->plain.release != NULL)
+        append->plain.release(&append->plain);
     arrow_ipc_decoder_free(append->decoder);
     base_free(append->stage);
 }

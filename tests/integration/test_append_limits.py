@@ -4,6 +4,7 @@ it, by a client that is not ours. liblake's own are in tests/unit/client."""
 import pathlib
 import sys
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -11,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 import metasrv  # noqa: E402
+import arrow_views  # noqa: E402
 from lake_server import LakeServer  # noqa: E402
 
 MIB = 1 << 20
@@ -33,6 +35,15 @@ def client(request, tmp_path_factory):
 
 def create(client, name, schema):
     metasrv.create_table(client, name, schema)
+
+
+def stored(client, name):
+    """All rows of the table, as pylance reads them."""
+    body = metasrv.field(1, metasrv.table_name(name))
+    [resolved] = metasrv.parse(metasrv.action(client, "lake.resolve_tables", body))[1]
+    registration = metasrv.parse(metasrv.parse(resolved)[1][0])
+    location = registration[2][0].decode()
+    return lance.dataset(location.removeprefix("file://")).to_table()
 
 
 def append(client, name, schema, batches):
@@ -92,3 +103,54 @@ def test_170001_messages(client):
     assert append(client, "limits.messages", schema, most) == (2, 10000)
     refusal = append(client, "limits.messages", schema, most + [two[1].slice(0, 0)])
     assert "more than 170001 messages" in refusal, refusal
+
+
+def test_views_come_as_what_they_refer_to(client):
+    """A table that is made of views, and rows with them, in batches of which one has none."""
+    views, plain = arrow_views.table(90, True), arrow_views.table(90, False)
+    create(client, "views.rows", views.schema)
+    batches = views.to_batches()
+    assert append(client, "views.rows", views.schema, [batches[0].slice(0, 0), *batches]) == (2, 90)
+    assert append(client, "views.rows", plain.schema, plain.to_batches()) == (3, 90)
+    assert stored(client, "views.rows").to_pylist() == plain.to_pylist() * 2
+    wrong = views.set_column(0, "t", views["t"].cast(pa.binary_view()))
+    assert '"t" binary' in append(client, "views.rows", wrong.schema, wrong.to_batches())
+    listed = pa.schema([pa.field("c", pa.list_view(pa.string_view()))])
+    with pytest.raises(pa.ArrowInvalid, match="list<T>"):
+        create(client, "views.listed", listed)
+
+
+def test_64_mib_that_views_refer_to(client):
+    """However few bytes are sent: a MiB to which many views refer."""
+    schema = pa.schema([pa.field("data", pa.binary_view())])
+    create(client, "views.limit", schema)
+    once = pa.py_buffer(bytes(MIB))
+
+    def batch(count):
+        return [pa.record_batch([arrow_views.same(pa.binary_view(), once, count)], schema=schema)]
+
+    assert batch(64)[0].get_total_buffer_size() < 2 * MIB
+    assert append(client, "views.limit", schema, batch(64)) == (2, 64)
+    for more in (batch(65), batch(33) + batch(32)):
+        assert "fewer rows" in append(client, "views.limit", schema, more)
+    assert stored(client, "views.limit") == pa.table({"data": [bytes(MIB)] * 64})
+
+
+def test_files_whose_texts_are_views_lie_in_the_stage(client):
+    """What is looked at is what the views refer to."""
+    views = pa.struct([pa.field(name, kind, nullable=False) for name, kind in (
+        ("uri", pa.string_view()), ("media_type", pa.string_view()), ("size_bytes", pa.int64()),
+        ("sha256", pa.string_view()))])
+    schema = pa.schema([pa.field("video", views, metadata={
+        "ARROW:extension:name": "lake.file", "ARROW:extension:metadata": '{"version":1}'})])
+    create(client, "views.files", schema)
+    stage = metasrv.parse(metasrv.action(client, "lake.stage"))[3][0].decode()
+    if "/tenants/" not in stage:
+        stage += "/tenants/development"
+
+    def batch(uri):
+        value = {"uri": uri, "media_type": "video/mp4", "size_bytes": 3, "sha256": "a" * 64}
+        return [pa.record_batch([pa.array([None, value], views)], schema=schema)]
+
+    assert append(client, "views.files", schema, batch(f"{stage}/ab/video-1.mp4")) == (2, 2)
+    assert '"video", row 1' in append(client, "views.files", schema, batch("file:///etc/passwd"))

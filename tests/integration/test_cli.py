@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import arrow_views
 from lake_server import LAKE, LakeServer, clean_environment
 
 
@@ -651,6 +653,61 @@ def test_types_that_sql_cannot_answer_are_refused_before_there_is_a_table(server
         done = server.run(*way, check=False)
         assert done.returncode == 1 and "column c" in done.stderr and said in done.stderr, done.stderr
     assert "t.refused" not in server.run("table", "list").stdout
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_views_become_text_and_bytes(server, tmp_path, suffix):
+    """Into a table that is made of them, and into others that were there."""
+    views, plain = arrow_views.table(60, True), arrow_views.table(60, False)
+    names = plain.column_names
+    columns = ["t:large_utf8", "b:large_binary", "id:int64"]
+    path = tmp_path / f"views.{suffix}"
+
+    def write(rows):  # PyArrow writes no Parquet of slices of views
+        pq.write_table(rows.combine_chunks(), path) if suffix == "parquet" else write_arrow(path, rows)
+
+    write(views)
+    server.run("import", f"views.{suffix}", path, "--create")
+    write_arrow(tmp_path / "plain.arrow", plain)
+    server.run("import", f"views.{suffix}_plain", tmp_path / "plain.arrow", "--create")
+    server.run("import", f"views.{suffix}_plain", path)
+    for name, copies in ((suffix, 1), (f"{suffix}_plain", 2)):
+        described = json.loads(server.run("table", "describe", f"views.{name}", "--json").stdout)
+        stored = lance.dataset(described["location"].removeprefix("file://")).to_table()
+        if suffix == "arrow" or copies == 2:
+            assert stored.schema.types == plain.schema.types
+        assert stored.select(names).to_pylist() == plain.to_pylist() * copies, name
+    server.run("table", "create", f"views.{suffix}_large",
+               *(f"--column={column}" for column in columns))
+    write(views.select(["t", "b", "id"]))
+    server.run("import", f"views.{suffix}_large", path)
+    rows = json_rows(server, f"SELECT t, id FROM views.{suffix}_large ORDER BY id")
+    assert rows == plain.select(["t", "id"]).to_pylist()
+
+
+def test_a_table_of_views_is_one_of_text_and_bytes(server):
+    server.run("table", "create", "views.made", "--column", "t:utf8_view!",
+               "--column", "l:list<struct<b: binary_view>>")
+    described = json.loads(server.run("table", "describe", "views.made", "--json").stdout)
+    assert [column["type"].removesuffix("!") for column in described["columns"]] == [
+        "utf8", "list<struct<b: binary>>"]
+
+
+def test_views_that_point_outside_a_file_are_refused(server, tmp_path):
+    """Each field of a view that is not inline, damaged in the file."""
+    table = pa.table({"t": pa.array(["inline", "q" * 40], pa.string_view())})
+    good = write_arrow(tmp_path / "good.arrow", table).read_bytes()
+    at = good.index(b"\x06\0\0\0inline\0\0\0\0\0\0") + 16
+    assert good[at:at + 8] == b"\x28\0\0\0qqqq"
+    server.run("import", "views.damaged", tmp_path / "good.arrow", "--create")
+    for field, values in ((0, (41, -1, 2**31 - 1)), (8, (1, -1, 2**31 - 1)), (12, (1, -1, 2**31 - 1))):
+        for value in values:
+            bad = bytearray(good)
+            struct.pack_into("<i", bad, at + field, value)
+            (tmp_path / "bad.arrow").write_bytes(bad)
+            error = import_error(server, "views.damaged", tmp_path / "bad.arrow")
+            assert error["error"] == "INVALID_ARGUMENT" and '"t"' in error["message"], error
+    assert json_rows(server, "SELECT count(*) AS n FROM views.damaged") == [{"n": 2}]
 
 
 def test_create_takes_the_columns_of_the_first_file(server, tmp_path):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import arrow_types
+import arrow_views
 from lake_server import LAKE, clean_environment
 
 FRAGMENT_ROWS = 4000
@@ -371,6 +372,43 @@ def test_what_is_written_pylance_reads(tmp_path, storage, profile):
     same(lance.dataset(path, version=1).to_table(), table.unify_dictionaries())
     assert run("lance", "write", path, source, "--mode", "replace", check=False).returncode == 2
     assert run("lance", "write", path, source, "--profile", "tiny", check=False).returncode == 2
+
+
+def write_ipc(path, *tables, make=pa.ipc.new_file, **options):
+    with make(str(path), tables[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return path
+
+
+def test_views_are_written_as_what_they_refer_to(tmp_path):
+    """By every mode, also onto columns that were plain before, and from compressed files; what PyArrow
+    makes of the same values without views is the oracle."""
+    views = arrow_views.with_dictionary(arrow_views.table(200, True), True)
+    plain = arrow_views.with_dictionary(arrow_views.table(200, False), False)
+    assert {kind for kind in views.schema.types} & {pa.string_view(), pa.binary_view()}
+    path = str(tmp_path / "views.lance")
+    source = write_ipc(tmp_path / "views.arrow", views)
+    run("lance", "write", path, source)
+    run("lance", "write", path, write_ipc(tmp_path / "plain.arrow", plain), "--mode", "append")
+    run("lance", "write", path, write_ipc(tmp_path / "views.arrows", views.slice(7, 50),
+                                          make=pa.ipc.new_stream, compression="zstd"),
+        "--mode", "append")
+    want = pa.concat_tables([plain, plain, plain.slice(7, 50)]).unify_dictionaries()
+    same(lance.dataset(path).to_table(), want)
+    run("lance", "write", path, write_ipc(source, views.slice(100, 0)), "--mode", "overwrite")
+    same(lance.dataset(path).to_table(), plain.slice(0, 0))
+    run("lance", "write", path, write_ipc(source, views.slice(3, 100), compression="lz4"),
+        "--mode", "append")
+    same(lance.dataset(path).to_table(), plain.slice(3, 100).unify_dictionaries())
+
+
+def test_views_of_lists_are_refused_by_name(tmp_path):
+    for kind in (pa.list_view(pa.string_view()), pa.large_list_view(pa.int8())):
+        source = write_ipc(tmp_path / "x.arrow", pa.table({"c": pa.array([[]], kind)}))
+        done = run("lance", "write", tmp_path / "x.lance", source, check=False)
+        assert done.returncode == 1 and b"column c" in done.stderr and b"+v" in done.stderr
+        assert not (tmp_path / "x.lance" / "_versions").exists()
 
 
 # ---- tables by name --------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import arrow_views
 import lake
 from lake_server import LakeServer
 from redaction import assert_none
@@ -445,6 +446,38 @@ def test_arrow_data_is_appended_once_by_its_operation_id(client):
             client.append(name, [{"id": 1}])
 
 
+def test_views_are_appended_as_what_they_refer_to(client):
+    """What polars has for text, and newer engines send: by either of Arrow's data protocols."""
+    views = pa.table({
+        "t": pa.array(["in its view", None, "outside of its view, since it is long"],
+                      pa.string_view()),
+        "l": pa.array([[b"x" * 20, None], None, []], pa.list_(pa.binary_view())),
+        "s": pa.array([None, {"d": "y" * 30}, {"d": None}], pa.struct([("d", pa.string_view())]))})
+    with table(client, views.schema, "lab.views") as name, \
+            table(client, ["t:large_utf8", "l:list<large_binary>", "s:struct<d: utf8>"],
+                  "lab.large") as large:
+        assert pa.schema(client.describe(name).schema).types == [
+            pa.string(), pa.list_(pa.binary()), pa.struct([("d", pa.string())])]
+        first = client.append(name, views)
+        again = client.append(name, views, operation_id=first.operation_id)
+        assert (again.version, again.replayed) == (first.version, True)
+        client.append(name, views.to_batches()[0].slice(1, 2))
+        rows = views.to_pylist()
+        assert client.query(f"SELECT * FROM {name}").table().to_pylist() == rows + rows[1:]
+        client.append(large, views.slice(1))
+        assert pa.schema(client.describe(large).schema).types[:2] == [
+            pa.large_string(), pa.list_(pa.large_binary())]
+        assert client.query(f"SELECT * FROM {large}").table().to_pylist() == rows[1:]
+        mib = pa.py_buffer(b"z" * (1 << 20))
+        repeated = pa.table({"t": arrow_views.same(pa.string_view(), mib, 65),
+                             "l": pa.nulls(65, views.schema.types[1]),
+                             "s": pa.nulls(65, views.schema.types[2])})
+        with pytest.raises(lake.ResourceExhausted, match="fewer rows"):
+            client.append(name, repeated)
+        with pytest.raises(lake.InvalidArgument, match="'t'"):
+            client.append(name, views.set_column(0, "t", views["t"].cast(pa.binary_view())))
+
+
 # ---- queries ---------------------------------------------------------------------------------------
 
 
@@ -580,6 +613,7 @@ def test_it_works_without_pyarrow(server):
     program = """
 import sys
 sys.modules["pyarrow"] = None
+import arrow_views
 import lake
 with lake.connect(sys.argv[1]) as client:
     client.create_table("lab.alone", ["id:int64", "f:FILE"])

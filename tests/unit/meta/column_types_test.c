@@ -115,8 +115,6 @@ static void what_sql_cannot_answer_is_refused_by_name(void **state)
     refused("dictionary<int32, list<int8>>", "column c", "integers or floats");
     refused("interval_months", "column c", "duration[us]");
     refused("interval_month_day_nano", "column c", "duration[us]");
-    refused("utf8_view", "column c", "use utf8");
-    refused("binary_view", "column c", "use binary");
 }
 
 static void time_zones_are_those_that_readers_know(void **state)
