@@ -209,7 +209,8 @@ const struct ArrowSchema *arrow_ipc_decoder_schema(const struct arrow_ipc_decode
  * which must outlive the stream. */
 lake_status arrow_ipc_open_bytes(struct lake_bytes bytes, const struct arrow_ipc_limits *limits,
                                  struct ArrowArrayStream *out, struct lake_error *err);
-/* The same over a file (read incrementally), or once over a pipe; "/dev/stdin" is the process's. */
+/* The same over a file (read incrementally), or once over a pipe, where the messages of a file have
+ * to follow each other; "/dev/stdin" is the process's. */
 lake_status arrow_ipc_open_file(const char *path, const struct arrow_ipc_limits *limits,
                                 struct ArrowArrayStream *out, struct lake_error *err);
 /* Writes a stream's schema and batches to a file descriptor in the IPC stream format. */

@@ -89,11 +89,25 @@ lake_status arrow_file_footer_encode(const struct ArrowSchema *schema,
                                      const struct arrow_file_block *block, uint8_t **out,
                                      size_t *size, struct lake_error *err);
 
-/* `message`: a verified flatbuffer whose header is a Schema. The dictionaries carry the IDs of the
- * message. */
-lake_status arrow_schema_message_decode(const void *message, struct ArrowSchema *out,
-                                        struct arrow_dictionaries *dictionaries,
-                                        struct lake_error *err);
+/* Where the messages of a file are, dictionaries first. */
+struct arrow_file_blocks {
+    uint64_t *offsets; /* base_free */
+    size_t count;
+};
+/* `footer`: the bare one, 8-byte aligned. *schema points into it. */
+lake_status arrow_file_footer_decode(struct lake_bytes footer, const void **schema,
+                                     struct arrow_file_blocks *out, struct lake_error *err);
+
+/* `table`: the Schema table in a verified flatbuffer, NULL when there is none. The
+ * dictionaries carry the IDs that it has. */
+lake_status arrow_schema_table_decode(const void *table, struct ArrowSchema *out,
+                                      struct arrow_dictionaries *dictionaries,
+                                      struct lake_error *err);
+/* Gives a decoder the schema of a file's footer in place of a Schema message. The dictionaries of a
+ * file are whole, or grow: INVALID_ARGUMENT for one that is replaced, since the rows that it was
+ * for may come after it. */
+lake_status arrow_ipc_decoder_start_file(struct arrow_ipc_decoder *decoder, const void *schema,
+                                         struct lake_error *err);
 /* Verifies that `header` (8-byte aligned) is a Message flatbuffer of a version that we read. */
 lake_status arrow_message_verify(struct lake_bytes header, struct lake_error *err);
 

@@ -9,6 +9,7 @@ struct arrow_ipc_decoder {
     struct arrow_batch **values; /* of each dictionary; NULL: none came yet */
     uint8_t *header;             /* an aligned copy of the header in hand */
     size_t header_capacity;
+    bool of_file;        /* the schema is that of a footer */
     uint64_t join_bytes; /* what joining dictionaries and their deltas may still copy */
 };
 
@@ -68,13 +69,22 @@ const struct ArrowSchema *arrow_ipc_decoder_schema(const struct arrow_ipc_decode
     return decoder->schema.release == NULL ? NULL : &decoder->schema;
 }
 
-static lake_status decode_schema(struct arrow_ipc_decoder *decoder, struct lake_error *err)
+/* NULL for a message of another kind. */
+static const void *schema_of_message(const void *message)
+{
+    FB(Message_table_t) root = FB(Message_as_root)(message);
+    return FB(Message_header_type)(root) == FB(MessageHeader_Schema) ? FB(Message_header)(root)
+                                                                     : NULL;
+}
+
+static lake_status decode_schema(struct arrow_ipc_decoder *decoder, const void *table,
+                                 struct lake_error *err)
 {
     if (decoder->schema.release != NULL) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "the IPC stream has a second schema");
     }
     lake_status status =
-        arrow_schema_message_decode(decoder->header, &decoder->schema, &decoder->dictionaries, err);
+        arrow_schema_table_decode(table, &decoder->schema, &decoder->dictionaries, err);
     if (status != LAKE_OK) {
         decoder->schema.release = NULL;
         return status;
@@ -85,6 +95,13 @@ static lake_status decode_schema(struct arrow_ipc_decoder *decoder, struct lake_
         return base_fail_no_memory(err, sizeof(*decoder->values));
     }
     return LAKE_OK;
+}
+
+lake_status arrow_ipc_decoder_start_file(struct arrow_ipc_decoder *decoder, const void *schema,
+                                         struct lake_error *err)
+{
+    decoder->of_file = true;
+    return decode_schema(decoder, schema, err);
 }
 
 static lake_status start_reading(struct arrow_ipc_decoder *decoder, FB(RecordBatch_table_t) batch,
@@ -143,6 +160,10 @@ static lake_status set_dictionary(struct arrow_ipc_decoder *decoder, size_t inde
                                   struct arrow_batch *values, struct lake_error *err)
 {
     struct arrow_batch *next = values;
+    if (decoder->of_file && !delta && decoder->values[index] != NULL) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "an Arrow file replaces a dictionary, which only streams may");
+    }
     if (delta && decoder->values[index] != NULL) {
         struct ArrowArray joined;
         lake_status status =
@@ -327,7 +348,7 @@ static lake_status decode_message(struct arrow_ipc_decoder *decoder, struct arro
     switch (type) {
     case FB(MessageHeader_Schema):
         *kind = ARROW_IPC_SCHEMA;
-        return decode_schema(decoder, err);
+        return decode_schema(decoder, header, err);
     case FB(MessageHeader_DictionaryBatch):
         *kind = ARROW_IPC_DICTIONARY;
         return decode_dictionary(decoder, (FB(DictionaryBatch_table_t))header, owner, body, err);
@@ -398,7 +419,7 @@ lake_status arrow_ipc_schema_from_bytes(struct lake_bytes bytes, struct ArrowSch
     uint64_t body_bytes;
     status = take_header(decoder, (struct lake_bytes){bytes.data + 8, size}, &body_bytes, err);
     if (status == LAKE_OK) {
-        status = decode_schema(decoder, err);
+        status = decode_schema(decoder, schema_of_message(decoder->header), err);
     }
     if (status == LAKE_OK) {
         ArrowSchemaMove(&decoder->schema, out);

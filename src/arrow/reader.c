@@ -10,6 +10,8 @@
 static const char file_magic[] = "ARROW1";
 #define FILE_HEAD_BYTES 8  /* the magic and its padding */
 #define FILE_TAIL_BYTES 10 /* the footer's length and the magic */
+/* Of a footer: 24 a message. */
+#define MAX_FOOTER_BYTES ((uint32_t)64 << 20)
 
 /* Bytes in memory, a file read as far as it is needed, or a pipe. */
 struct ipc_source {
@@ -27,6 +29,9 @@ struct ipc_stream {
     struct ipc_source source;
     struct arrow_ipc_limits limits;
     struct arrow_ipc_decoder *decoder;
+    struct arrow_file_blocks blocks; /* of a file that has a footer; else no offsets */
+    size_t next_block;
+    uint64_t left_bytes; /* of such a file's messages: more would be some of them twice */
     uint8_t *header;
     size_t header_capacity;
     bool ended;
@@ -179,6 +184,35 @@ static void drain_pipe(struct ipc_source *source)
     }
 }
 
+/* Goes to where the footer says that the next message is; *end when it knows no other. */
+static lake_status next_block(struct ipc_stream *stream, bool *end, struct lake_error *err)
+{
+    if (stream->next_block == stream->blocks.count) {
+        *end = true;
+        return LAKE_OK;
+    }
+    uint64_t offset = stream->blocks.offsets[stream->next_block++];
+    if (offset >= stream->source.end) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the footer of an Arrow file has a message at %llu, behind all of them",
+                         (unsigned long long)offset);
+    }
+    stream->source.position = offset;
+    return LAKE_OK;
+}
+
+/* A footer that names messages many times would make much of a small file. */
+static lake_status check_block(struct ipc_stream *stream, enum arrow_frame_kind frame,
+                               uint64_t frame_bytes, struct lake_error *err)
+{
+    if (frame == ARROW_FRAME_END || frame_bytes > stream->left_bytes) {
+        return lake_fail(err, LAKE_INVALID_ARGUMENT,
+                         "the footer of an Arrow file names messages that are not there, or twice");
+    }
+    stream->left_bytes -= frame_bytes;
+    return LAKE_OK;
+}
+
 /* Decodes one message; *end when there is none left. */
 static lake_status next_message(struct ipc_stream *stream, enum arrow_ipc_kind *kind,
                                 struct ArrowArray *out, bool *end, struct lake_error *err)
@@ -189,9 +223,16 @@ static lake_status next_message(struct ipc_stream *stream, enum arrow_ipc_kind *
     enum arrow_frame_kind frame;
     struct arrow_ipc_body body;
     bool over = stream->ended;
-    lake_status status = over ? LAKE_OK : take_prefix(&stream->source, prefix, &over, err);
+    bool blocks = stream->blocks.offsets != NULL;
+    lake_status status = blocks && !over ? next_block(stream, &over, err) : LAKE_OK;
+    if (status == LAKE_OK && !over) {
+        status = take_prefix(&stream->source, prefix, &over, err);
+    }
     if (status == LAKE_OK && !over) {
         status = arrow_frame_prefix(prefix, stream->limits.max_metadata_bytes, &frame, &size, err);
+    }
+    if (status == LAKE_OK && !over && blocks) {
+        status = check_block(stream, frame, (uint64_t)size + sizeof(prefix), err);
     }
     if (status != LAKE_OK) {
         return status;
@@ -208,6 +249,9 @@ static lake_status next_message(struct ipc_stream *stream, enum arrow_ipc_kind *
     struct lake_bytes header = {stream->header, size};
     if (status == LAKE_OK) {
         status = arrow_frame_body_bytes(header, stream->limits.max_body_bytes, &body_bytes, err);
+    }
+    if (status == LAKE_OK && blocks) {
+        status = check_block(stream, frame, body_bytes, err);
     }
     if (status == LAKE_OK) {
         status = take_body(stream, body_bytes, &body, err);
@@ -252,6 +296,7 @@ static void stream_free(struct ipc_stream *stream)
 {
     arrow_ipc_decoder_free(stream->decoder);
     base_free(stream->header);
+    base_free(stream->blocks.offsets);
     if (stream->source.fd >= 0) {
         close(stream->source.fd);
     }
@@ -279,9 +324,35 @@ static lake_status begin_pipe(struct ipc_source *source, struct lake_error *err)
     return status;
 }
 
-/* Finds out whether this is a file or a stream, and where its messages are. */
-static lake_status find_messages(struct ipc_source *source, struct lake_error *err)
+/* The schema and where the messages are, by a footer of `size` bytes at the source's end. */
+static lake_status read_footer(struct ipc_stream *stream, uint32_t size, struct lake_error *err)
 {
+    const void *schema = NULL;
+    if (size > MAX_FOOTER_BYTES) {
+        return lake_fail(err, LAKE_RESOURCE_EXHAUSTED,
+                         "the footer of an Arrow file has %u bytes, the limit is %u", size,
+                         MAX_FOOTER_BYTES);
+    }
+    uint8_t *footer = base_alloc(size);
+    if (footer == NULL) {
+        return base_fail_no_memory(err, size);
+    }
+    lake_status status = read_at(&stream->source, stream->source.end, footer, size, err);
+    if (status == LAKE_OK) {
+        status = arrow_file_footer_decode((struct lake_bytes){footer, size}, &schema,
+                                          &stream->blocks, err);
+    }
+    if (status == LAKE_OK) {
+        status = arrow_ipc_decoder_start_file(stream->decoder, schema, err);
+    }
+    base_free(footer);
+    return status;
+}
+
+/* Finds out whether this is a file or a stream, and where its messages are. */
+static lake_status find_messages(struct ipc_stream *stream, struct lake_error *err)
+{
+    struct ipc_source *source = &stream->source;
     if (source->piped) {
         return begin_pipe(source, err);
     }
@@ -310,10 +381,8 @@ static lake_status find_messages(struct ipc_source *source, struct lake_error *e
         return lake_fail(err, LAKE_INVALID_ARGUMENT,
                          "an Arrow file has no valid footer: it may have been cut");
     }
-    /* Writers put the messages of a file in the order of a stream, before the footer. */
-    source->position = FILE_HEAD_BYTES;
-    source->end = size - FILE_TAIL_BYTES - footer;
-    return LAKE_OK;
+    source->end = stream->left_bytes = size - FILE_TAIL_BYTES - footer;
+    return read_footer(stream, footer, err);
 }
 
 /* Takes over source->fd in every case. */
@@ -335,10 +404,15 @@ static lake_status open_source(const struct ipc_source *source,
     bool end = false;
     lake_status status = arrow_ipc_decoder_new(&stream->limits, &stream->decoder, err);
     if (status == LAKE_OK) {
-        status = find_messages(&stream->source, err);
+        status = find_messages(stream, err);
     }
-    if (status == LAKE_OK) {
+    if (status == LAKE_OK && arrow_ipc_decoder_schema(stream->decoder) == NULL) {
         status = next_message(stream, &kind, &unused, &end, err);
+        if (status == LAKE_INVALID_ARGUMENT && stream->source.file) {
+            status = lake_fail_wrap(err, status,
+                                    "this Arrow file does not start with its schema, as one that "
+                                    "comes through a pipe must: give the name of the file");
+        }
     }
     if (status == LAKE_OK && end) {
         status = lake_fail(err, LAKE_INVALID_ARGUMENT, "an Arrow stream has no schema");

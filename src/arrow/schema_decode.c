@@ -358,13 +358,12 @@ static lake_status decode_field(struct decoding *d, FB(Field_table_t) field, uin
     return status;
 }
 
-lake_status arrow_schema_message_decode(const void *message, struct ArrowSchema *out,
-                                        struct arrow_dictionaries *dictionaries,
-                                        struct lake_error *err)
+lake_status arrow_schema_table_decode(const void *table, struct ArrowSchema *out,
+                                      struct arrow_dictionaries *dictionaries,
+                                      struct lake_error *err)
 {
-    FB(Message_table_t) root = FB(Message_as_root)(message);
-    FB(Schema_table_t) header = (FB(Schema_table_t))FB(Message_header)(root);
-    if (FB(Message_header_type)(root) != FB(MessageHeader_Schema) || header == NULL) {
+    FB(Schema_table_t) header = table;
+    if (header == NULL) {
         return lake_fail(err, LAKE_INVALID_ARGUMENT, "the IPC message is not a schema");
     }
     if (FB(Schema_endianness)(header) != FB(Endianness_Little)) {

@@ -13,7 +13,7 @@ import pytest
 
 import arrow_types
 import arrow_views
-from lake_server import LAKE, clean_environment
+from lake_server import LAKE, SOURCE, clean_environment
 
 FRAGMENT_ROWS = 4000
 
@@ -401,6 +401,45 @@ def test_views_are_written_as_what_they_refer_to(tmp_path):
     run("lance", "write", path, write_ipc(source, views.slice(3, 100), compression="lz4"),
         "--mode", "append")
     same(lance.dataset(path).to_table(), plain.slice(3, 100).unify_dictionaries())
+
+
+def test_files_are_read_by_their_footers(tmp_path):
+    """A footer that names messages many times would make much of a small file."""
+    table = pa.table({"n": pa.array(range(1001))})
+    source = tmp_path / "in.arrow"
+    with pa.ipc.new_file(str(source), table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    text = source.read_bytes()
+    footer = len(text) - 10 - int.from_bytes(text[-10:-6], "little")
+    large, small = (at for at in range(footer, len(text) - 34)
+                    if text[int.from_bytes(text[at:at + 8], "little"):][:4] == b"\xff" * 4
+                    and text[at + 12:at + 16] == bytes(4) != text[at + 16:at + 20])
+    blocks = {"large": text[large:large + 24], "small": text[small:small + 24]}
+
+    def write(first, second):
+        source.write_bytes(text[:large] + blocks[first] + text[large + 24:small] + blocks[second]
+                           + text[small + 24:])
+
+    write("small", "large")
+    want = pa.ipc.open_file(source).read_all()
+    assert want["n"].to_pylist() == [1000, *range(1000)]
+    run("lance", "write", tmp_path / "rows.lance", source)
+    assert lance.dataset(str(tmp_path / "rows.lance")).to_table() == want
+    write("large", "large")
+    done = run("lance", "write", tmp_path / "twice.lance", source, check=False)
+    assert done.returncode == 1 and b"or twice" in done.stderr, done.stderr
+    assert not (tmp_path / "twice.lance" / "_versions").exists()
+
+
+def test_files_of_polars_are_read_and_named_where_they_cannot_be(tmp_path):
+    """A file that it wrote: views, and a schema without a frame before them."""
+    source = SOURCE / "tests" / "fuzz" / "corpus" / "ipc" / "file_of_polars"
+    want = pa.table({"t": ["a", None, "outside of its view"],
+                     "l": pa.array([["x"], None, []], pa.large_list(pa.string()))})
+    run("lance", "write", tmp_path / "rows.lance", source)
+    same(lance.dataset(str(tmp_path / "rows.lance")).to_table(), want)
+    done = write_from({"input": source.read_bytes()}, str(tmp_path / "piped.lance"), check=False)
+    assert done.returncode == 1 and b"give the name of the file" in done.stderr
 
 
 def test_views_of_lists_are_refused_by_name(tmp_path):

@@ -393,6 +393,115 @@ static void every_cut_of_a_stream_is_refused_or_ends_cleanly(void **state)
     ArrowSchemaRelease(&schema);
 }
 
+/* A file of one batch, whose column is 1, 2, 3. */
+static void make_file(struct base_buffer *out)
+{
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    struct arrow_batch *batch;
+    struct lake_error err = {0};
+    make_schema(&schema, "n", "int32", NULL);
+    assert_int_equal(ArrowArrayInitFromSchema(&array, &schema, NULL), 0);
+    assert_int_equal(ArrowArrayStartAppending(&array), 0);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(ArrowArrayAppendInt(array.children[0], i), 0);
+        assert_int_equal(ArrowArrayFinishElement(&array), 0);
+    }
+    assert_int_equal(ArrowArrayFinishBuildingDefault(&array, NULL), 0);
+    check(arrow_batch_new(&array, &batch, &err), &err);
+    check(arrow_ipc_file_append(&schema, batch, out, &err), &err);
+    arrow_batch_unref(batch);
+    ArrowSchemaRelease(&schema);
+}
+
+/* What `size` bytes of a file give: the rows of its batches, or -1. */
+static int64_t rows_of_file(const uint8_t *bytes, size_t size)
+{
+    struct ArrowArrayStream stream;
+    struct lake_error err = {0};
+    int64_t rows = 0;
+    uint8_t *copy = malloc(size + 1); /* no more is readable, which the sanitizer sees */
+    memcpy(copy, bytes, size);
+    lake_status status = arrow_ipc_open_bytes((struct lake_bytes){copy, size}, NULL, &stream, &err);
+    assert_true(status == LAKE_OK || status == LAKE_INVALID_ARGUMENT ||
+                status == LAKE_RESOURCE_EXHAUSTED || status == LAKE_UNIMPLEMENTED);
+    while (status == LAKE_OK && rows >= 0) {
+        struct ArrowArray array;
+        int code = stream.get_next(&stream, &array);
+        if (code == 0 && array.release == NULL) {
+            break;
+        }
+        rows = code == 0 ? rows + array.length : -1;
+        if (code == 0) {
+            ArrowArrayRelease(&array);
+        } else {
+            assert_non_null(stream.get_last_error(&stream));
+        }
+    }
+    if (status == LAKE_OK) {
+        ArrowArrayStreamRelease(&stream);
+    }
+    free(copy);
+    return status == LAKE_OK ? rows : -1;
+}
+
+static void every_cut_of_a_file_is_refused(void **state)
+{
+    (void)state;
+    struct base_buffer file;
+    base_buffer_init(&file, 1 << 16);
+    make_file(&file);
+    assert_int_equal(rows_of_file(file.data, file.size), 3);
+    for (size_t n = 0; n < file.size; n++) {
+        assert_int_equal(rows_of_file(file.data, n), -1);
+    }
+    base_buffer_fini(&file);
+}
+
+/* What it says of the file's messages counts, whatever else there is; what is not there is not
+ * read.
+ */
+static void a_file_is_read_by_its_footer(void **state)
+{
+    (void)state;
+    struct base_buffer file;
+    base_buffer_init(&file, 1 << 16);
+    make_file(&file);
+    size_t footer_bytes = base_load_u32le(file.data + file.size - 10);
+    uint8_t *footer = file.data + file.size - 10 - footer_bytes;
+    size_t schema_bytes = 8 + base_load_u32le(file.data + 12);
+    int64_t at = (int64_t)(8 + schema_bytes);
+    uint8_t *block = NULL; /* offset, size of the header, of the body */
+    for (uint8_t *p = footer; p + 24 <= footer + footer_bytes; p++) {
+        block = base_load_u64le(p) == (uint64_t)at && block == NULL ? p : block;
+    }
+    assert_non_null(block);
+    memset(file.data + 8, 0xAA, schema_bytes);
+    assert_int_equal(rows_of_file(file.data, file.size), 3);
+    const int64_t end = (int64_t)(footer - file.data);
+    const int64_t wrong[] = {-1,      INT64_MIN, INT64_MAX, end,     end - 1,
+                             end - 8, at + 1,    0,         at + 64, (int64_t)file.size};
+    for (size_t i = 0; i < BASE_ARRAY_LEN(wrong); i++) {
+        base_store_u64le(block, (uint64_t)wrong[i]);
+        assert_int_equal(rows_of_file(file.data, file.size), -1);
+    }
+    base_store_u64le(block, (uint64_t)at);
+    int refused = 0;
+    for (uint8_t *p = footer; p < footer + footer_bytes; p++) {
+        uint8_t good = *p;
+        for (int bit = 0; bit < 8; bit++) {
+            *p = (uint8_t)(good ^ (1 << bit));
+            int64_t rows = rows_of_file(file.data, file.size);
+            assert_true(rows == 3 || rows == 0 || rows == -1);
+            refused += rows == -1;
+        }
+        *p = good;
+    }
+    assert_true(refused > 100);
+    assert_int_equal(rows_of_file(file.data, file.size), 3);
+    base_buffer_fini(&file);
+}
+
 static void schema_bytes_come_back_and_damage_is_refused(void **state)
 {
     (void)state;
@@ -458,6 +567,8 @@ int main(void)
         cmocka_unit_test(a_body_that_is_not_aligned_is_read),
         cmocka_unit_test(headers_that_are_not_messages_are_refused),
         cmocka_unit_test(every_cut_of_a_stream_is_refused_or_ends_cleanly),
+        cmocka_unit_test(every_cut_of_a_file_is_refused),
+        cmocka_unit_test(a_file_is_read_by_its_footer),
         cmocka_unit_test(schema_bytes_come_back_and_damage_is_refused),
         cmocka_unit_test(a_schema_that_nests_too_deep_is_refused),
     };
