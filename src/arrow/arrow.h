@@ -105,6 +105,9 @@ lake_status arrow_batch_slice(struct arrow_batch *batch, int64_t offset, int64_t
 lake_status arrow_array_validate(const struct ArrowSchema *schema, const struct ArrowArray *array,
                                  struct lake_error *err);
 
+/* What a callback of an ArrowArrayStream returns for it: 0 for LAKE_OK. */
+int arrow_errno_of(lake_status status);
+
 /* ---- views of text and bytes (utf8_view, binary_view) as plain text and bytes ---- */
 
 /* True for a view, and for what has one below it. */

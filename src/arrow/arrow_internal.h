@@ -16,9 +16,6 @@
 lake_status arrow_fail_code(struct lake_error *err, int code, const struct ArrowError *detail,
                             const char *what);
 
-/* What a callback of a stream returns for it. */
-int arrow_errno_of(lake_status status);
-
 const char *arrow_field_name(const struct ArrowSchema *field); /* never NULL */
 
 /* How the buffers of a type are laid out, by what is done with them. */

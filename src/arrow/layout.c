@@ -25,6 +25,10 @@ int arrow_errno_of(lake_status status)
         return ENOMEM;
     case LAKE_UNIMPLEMENTED:
         return ENOTSUP;
+    case LAKE_CANCELLED:
+        return ECANCELED;
+    case LAKE_DEADLINE_EXCEEDED:
+        return ETIMEDOUT;
     case LAKE_UNAVAILABLE:
     case LAKE_DATA_LOSS:
         return EIO;

@@ -185,33 +185,12 @@ struct lake_bytes flight_stream_reader_app_metadata(const struct flight_stream_r
 
 /* ---- as an ArrowArrayStream ---- */
 
-static int errno_of(lake_status status)
-{
-    switch (status) {
-    case LAKE_OK:
-        return 0;
-    case LAKE_RESOURCE_EXHAUSTED:
-        return ENOMEM;
-    case LAKE_UNIMPLEMENTED:
-        return ENOTSUP;
-    case LAKE_CANCELLED:
-        return ECANCELED;
-    case LAKE_DEADLINE_EXCEEDED:
-        return ETIMEDOUT;
-    case LAKE_UNAVAILABLE:
-    case LAKE_DATA_LOSS:
-        return EIO;
-    default:
-        return EINVAL;
-    }
-}
-
 static int stream_get_schema(struct ArrowArrayStream *self, struct ArrowSchema *out)
 {
     struct flight_stream_reader *reader = self->private_data;
     const struct ArrowSchema *schema;
     lake_status status = flight_stream_reader_schema(reader, &schema, &reader->error);
-    return status == LAKE_OK ? ArrowSchemaDeepCopy(schema, out) : errno_of(status);
+    return status == LAKE_OK ? ArrowSchemaDeepCopy(schema, out) : arrow_errno_of(status);
 }
 
 static int stream_get_next(struct ArrowArrayStream *self, struct ArrowArray *out)
@@ -219,7 +198,7 @@ static int stream_get_next(struct ArrowArrayStream *self, struct ArrowArray *out
     struct flight_stream_reader *reader = self->private_data;
     bool end;
     out->release = NULL;
-    return errno_of(flight_stream_reader_next(reader, out, &end, &reader->error));
+    return arrow_errno_of(flight_stream_reader_next(reader, out, &end, &reader->error));
 }
 
 static const char *stream_get_last_error(struct ArrowArrayStream *self)
