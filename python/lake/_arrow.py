@@ -157,7 +157,7 @@ def _file(schema: Any, array: Any, column: int, row: int) -> File | None:
 
 class Result:
     """The rows of a query, pulled from the server while they are read; read once, by one thread at a
-    time. Give it to any Arrow library: `polars.from_arrow(result)`, `duckdb.sql("FROM result")`,
+    time. Give it to any Arrow library: `polars.DataFrame(result)`, `duckdb.sql("FROM result")`,
     `pyarrow.table(result)`. Reading stops, and the server's work, when it is closed."""
 
     def __init__(self, stream: Any) -> None:
