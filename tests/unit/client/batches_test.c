@@ -526,6 +526,68 @@ static void list_views_are_refused_before_anything_is_sent(void **state)
     assert_int_equal(count_rows(fixture, "batches.lists"), 0);
 }
 
+/* ---- views ---- */
+
+/* Row i: "text i of a view, which does not hold it" and a list of that and "short". */
+static void view_batch(struct ArrowSchema *schema, struct ArrowArray *batch, int64_t rows)
+{
+    static const char *const columns[] = {"t:utf8_view", "l:list<binary_view>"};
+    assert_int_equal(lake_schema_parse(columns, 2, schema, NULL), LAKE_OK);
+    assert_int_equal(ArrowArrayInitFromSchema(batch, schema, NULL), 0);
+    assert_int_equal(ArrowArrayStartAppending(batch), 0);
+    for (int64_t i = 0; i < rows; i++) {
+        char memory[64];
+        struct ArrowArray *items = batch->children[1]->children[0];
+        int size =
+            snprintf(memory, sizeof(memory), "text %d of a view, which does not hold it", (int)i);
+        const struct ArrowStringView text = {memory, size};
+        assert_int_equal(ArrowArrayAppendString(batch->children[0], text), 0);
+        assert_int_equal(ArrowArrayAppendString(items, text), 0);
+        assert_int_equal(ArrowArrayAppendString(items, ArrowCharView("short")), 0);
+        assert_int_equal(ArrowArrayFinishElement(batch->children[1]), 0);
+        assert_int_equal(ArrowArrayFinishElement(batch), 0);
+    }
+    assert_int_equal(ArrowArrayFinishBuildingDefault(batch, NULL), 0);
+}
+
+/* As the columns that the table has for them; without memory no row is there and nothing is lost.
+ */
+static void views_come_as_what_they_refer_to(void **state)
+{
+    struct fixture *fixture = *state;
+    struct ArrowSchema schema;
+    struct ArrowArray batch;
+    view_batch(&schema, &batch, 3);
+    const struct ArrowArray *pointers[] = {&batch, &batch};
+    CREATE(fixture, "batches.views", "t:large_utf8", "l:list<large_binary>");
+    CREATE(fixture, "batches.other", "t:binary", "l:list<binary>");
+    FAILS(fixture, LAKE_INVALID_ARGUMENT, "'t'",
+          lake_append_batches(fixture->client, "batches.other", &schema, pointers, 1, NULL, NULL,
+                              &fixture->err));
+    OK(fixture, lake_append_batches(fixture->client, "batches.views", &schema, pointers, 2, NULL,
+                                    NULL, &fixture->err));
+    int64_t rows = 6;
+    int failures = 0;
+    for (uint64_t nth = 1; nth <= 40; nth++) {
+        base_fault_fail_nth_alloc(nth);
+        lake_status status = lake_append_batches(fixture->client, "batches.views", &schema,
+                                                 pointers, 2, NULL, NULL, &fixture->err);
+        base_fault_fail_nth_alloc(0);
+        failures += status != LAKE_OK;
+        int64_t now = count_rows(fixture, "batches.views");
+        assert_true(now == rows || (now == rows + 6 && status != LAKE_RESOURCE_EXHAUSTED));
+        rows = now;
+    }
+    assert_true(failures > 10);
+    assert_int_equal(query_number(fixture,
+                                  "SELECT count(*) FROM batches.views WHERE length(l) = 2 AND t = "
+                                  "'text 2 of a view, which does not hold it' AND l[1] = t::BLOB "
+                                  "AND l[2] = 'short'::BLOB"),
+                     rows / 3);
+    batch.release(&batch);
+    schema.release(&schema);
+}
+
 static void a_query_only_client_appends(void **state)
 {
     struct fixture *fixture = *state;
@@ -556,6 +618,7 @@ int main(void)
         cmocka_unit_test(the_batches_together_refer_to_64_mib_at_most),
         cmocka_unit_test(ten_thousand_batches_work_and_one_more_does_not),
         cmocka_unit_test(list_views_are_refused_before_anything_is_sent),
+        cmocka_unit_test(views_come_as_what_they_refer_to),
         cmocka_unit_test(a_query_only_client_appends),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
