@@ -225,7 +225,8 @@ static lake_status append_fsl_row(const struct lance_encoding *node, const uint8
         status = append_item_validity(out, depth, stored && !null ? at : NULL, !null, err);
         if (status != LAKE_OK)
             return status;
-        at += stored ? (lance_leaf_items_at(out->type, depth) + 7) / 8 : 0;
+        if (stored)
+            at += (lance_leaf_items_at(out->type, depth) + 7) / 8;
         node = list ? node->values : node;
     }
     if (node->kind == LANCE_ENCODING_CONSTANT)

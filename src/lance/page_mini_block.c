@@ -700,6 +700,8 @@ static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t to,
 {
     const struct lance_chunk_place from = reader->cached_place;
     size_t start = (size_t)from.entry * 2, bytes = (size_t)(to - from.entry) * 2;
+    if (bytes == 0)
+        return LAKE_OK;
     pass_entries(reader, to);
     lake_status status =
         base_buffer_append(&reader->rep, reader->cache_rep.data + start, bytes, err);
