@@ -694,14 +694,12 @@ static void pass_entries(struct lance_leaf_reader *reader, uint64_t entry)
         place->values + count_visible(reader, place->entry, entry)};
 }
 
-/* Appends entries [place, to) of the cached chunk with their values, and passes them. */
+/* Appends entries [place, to), at least one, of the cached chunk, and passes them. */
 static lake_status append_entries(struct lance_leaf_reader *reader, uint64_t to,
                                   struct lake_error *err)
 {
     const struct lance_chunk_place from = reader->cached_place;
     size_t start = (size_t)from.entry * 2, bytes = (size_t)(to - from.entry) * 2;
-    if (bytes == 0)
-        return LAKE_OK;
     pass_entries(reader, to);
     lake_status status =
         base_buffer_append(&reader->rep, reader->cache_rep.data + start, bytes, err);
@@ -751,7 +749,7 @@ static lake_status append_part(struct lance_leaf_reader *reader, uint64_t index,
     if (first)
         pass_entries(reader, find_row_start(reader, place->entry, skip - place->row_starts));
     uint64_t to = find_row_start(reader, place->entry, left), before = place->row_starts;
-    status = append_entries(reader, to, err);
+    status = to == place->entry ? LAKE_OK : append_entries(reader, to, err);
     *started += place->row_starts - before;
     *done = to < reader->cache_rep.size / sizeof(uint16_t);
     return status;
