@@ -278,7 +278,7 @@ static lake_status put_container(struct lake_bytes bytes, unsigned depth, struct
 lake_status lance_jsonb_to_text(struct lake_bytes document, struct base_buffer *out,
                                 struct lake_error *err)
 {
-    return put_container(document, 0, out, err);
+    return document.size == 0 ? put(out, "null", 4, err) : put_container(document, 0, out, err);
 }
 
 /* ---- arrays ---- */

@@ -61,7 +61,8 @@ void lance_jsonb_encoder_fini(struct lance_jsonb_encoder *encoder);
 lake_status lance_jsonb_of_text(struct lance_jsonb_encoder *encoder, struct lake_str text,
                                 struct lake_bytes *out, struct lake_error *err);
 
-/* Appends the text of one document: no white space, members as stored. */
+/* Appends the text of one document: no white space, members as stored; null for no bytes at all,
+ * which is what lies below a struct that is null. */
 lake_status lance_jsonb_to_text(struct lake_bytes document, struct base_buffer *out,
                                 struct lake_error *err);
 /* Replaces an array of documents (large binary) by one of texts (utf8). Releases `array` on

@@ -88,6 +88,33 @@ def test_nested_documents(tmp_path):
     assert lake("verify", tmp_path / "t.lance").returncode == 0
 
 
+@pytest.mark.parametrize("storage", ["2.1", "2.2"])
+@pytest.mark.parametrize("rows", [[None], [None] * 3, [None, {"j": "1"}], [{"j": "[1]"}, None, {"j": None}, {"j": "{}"}]])
+def test_documents_below_null_structs(tmp_path, storage, rows):
+    """Nothing is stored for them; where the documents themselves are never null, nothing says so."""
+    kind = pa.struct([pa.field("j", pa.string(), metadata={"ARROW:extension:name": "arrow.json"})])
+    listed = pa.list_(pa.field("item", kind))
+    table = pa.table({"s": pa.array(rows, kind), "l": pa.array([[row, row] for row in rows], listed)})
+    done = lake("write", tmp_path / "t.lance", write_file(tmp_path / "in.arrow", table), "--data-format", storage)
+    assert done.returncode == 0, done.stderr
+    want = [{"s": row, "l": [row, row]} for row in rows]
+    assert lance.dataset(tmp_path / "t.lance").to_table().to_pylist() == want
+    shown = lake("cat", tmp_path / "t.lance", "--format", "json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout) == want
+
+
+def test_no_bytes_read_as_pylance_reads_them(tmp_path):
+    kind = pa.field("doc", pa.large_binary(), metadata={"ARROW:extension:name": "lance.json"})
+    table = pa.table([pa.array([b"", None, bytes.fromhex("2000000040000000")], pa.large_binary())], schema=pa.schema([kind]))
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version="2.2")
+    want = lance.dataset(tmp_path / "t.lance").to_table().to_pylist()
+    assert [row["doc"] for row in want] == ["null", None, "true"]
+    shown = lake("cat", tmp_path / "t.lance", "--format", "json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout) == want
+
+
 def test_what_is_no_json_leaves_no_version(tmp_path):
     table = pa.table({"doc": pa.array(["{}", "[1", "2"], pa.json_())})
     done = lake("write", tmp_path / "t.lance", write_file(tmp_path / "in.arrow", table))

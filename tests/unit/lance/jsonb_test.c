@@ -107,6 +107,17 @@ static void what_is_no_json_is_refused_with_its_place(void **state)
     lance_jsonb_encoder_fini(&encoder);
 }
 
+static void no_bytes_are_null(void **state)
+{
+    (void)state;
+    struct base_buffer shown;
+    base_buffer_init(&shown, 100);
+    assert_int_equal(lance_jsonb_to_text((struct lake_bytes){NULL, 0}, &shown, NULL), LAKE_OK);
+    assert_int_equal(shown.size, 4);
+    assert_memory_equal(shown.data, "null", 4);
+    base_buffer_fini(&shown);
+}
+
 static void nesting_ends_at_256_levels(void **state)
 {
     (void)state;
@@ -155,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_are_stored_as_the_reference_stores_them),
         cmocka_unit_test(what_is_no_json_is_refused_with_its_place),
+        cmocka_unit_test(no_bytes_are_null),
         cmocka_unit_test(nesting_ends_at_256_levels),
         cmocka_unit_test(every_failing_allocation_is_an_error),
     };
