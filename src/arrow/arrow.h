@@ -71,7 +71,8 @@ lake_status arrow_file_values_check(const struct ArrowSchema *schema,
 /* ---- schemas and arrays ---- */
 
 /* Deep equality of format, name, nullability, children, dictionary, and field metadata (as sets of
- * pairs). On inequality `path` (may be NULL) receives where, such as "frames.state.item". */
+ * pairs; an extension type's empty metadata is as good as none). On inequality `path` (may be NULL)
+ * receives where, such as "frames.state.item". */
 bool arrow_schema_equal(const struct ArrowSchema *a, const struct ArrowSchema *b, char *path,
                         size_t path_bytes);
 /* Human form: "int64", "fixed_size_list<float>[7]", "struct<a: utf8>", "FILE". */

@@ -478,6 +478,22 @@ def test_views_are_appended_as_what_they_refer_to(client):
             client.append(name, views.set_column(0, "t", views["t"].cast(pa.binary_view())))
 
 
+def test_documents_are_appended_as_pyarrow_has_them_and_as_text(client):
+    """pyarrow's extension type comes with empty metadata of its own, a plain field with none."""
+    texts = ['{"a":1}', None, "[]"]
+    marked = pa.field("doc", pa.string(), metadata={"ARROW:extension:name": "arrow.json"})
+    rows = [pa.table({"doc": pa.array(texts, pa.json_())}), pa.table([pa.array(texts)], schema=pa.schema([marked]))]
+    with table(client, ["doc:json"], "lab.shell") as shell, \
+            table(client, rows[0].schema, "lab.arrow") as arrow:
+        for name in (shell, arrow):
+            for some in rows:
+                client.append(name, some)
+            read = client.query(f"SELECT doc FROM {name}").table()
+            assert read["doc"].to_pylist() == texts * 2
+            with pytest.raises(lake.InvalidArgument, match="'doc'"):
+                client.append(name, pa.table({"doc": pa.array(texts)}))
+
+
 # ---- queries ---------------------------------------------------------------------------------------
 
 

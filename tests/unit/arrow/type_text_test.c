@@ -167,6 +167,46 @@ static void metadata_is_compared_as_a_set_of_pairs(void **state)
     ArrowSchemaRelease(&b);
 }
 
+static void set_extension(struct ArrowSchema *schema, const char *name, const char *parameters)
+{
+    struct ArrowBuffer buffer;
+    assert_int_equal(ArrowMetadataBuilderInit(&buffer, NULL), 0);
+    assert_int_equal(ArrowMetadataBuilderAppend(&buffer, ArrowCharView("ARROW:extension:name"),
+                                                ArrowCharView(name)),
+                     0);
+    if (parameters != NULL)
+        assert_int_equal(ArrowMetadataBuilderAppend(&buffer,
+                                                    ArrowCharView("ARROW:extension:metadata"),
+                                                    ArrowCharView(parameters)),
+                         0);
+    assert_int_equal(ArrowSchemaSetMetadata(schema, (const char *)buffer.data), 0);
+    ArrowBufferReset(&buffer);
+}
+
+/* pyarrow writes the empty text for an extension type without parameters, others nothing. */
+static void empty_extension_metadata_is_none(void **state)
+{
+    (void)state;
+    struct ArrowSchema a;
+    struct ArrowSchema b;
+    make_schema(&a, "x", "utf8", NULL);
+    make_schema(&b, "x", "utf8", NULL);
+    set_extension(a.children[0], "arrow.json", "");
+    set_extension(b.children[0], "arrow.json", NULL);
+    assert_true(arrow_schema_equal(&a, &b, NULL, 0));
+    assert_true(arrow_schema_equal(&b, &a, NULL, 0));
+    set_extension(a.children[0], "arrow.json", "{}");
+    assert_false(arrow_schema_equal(&a, &b, NULL, 0));
+    assert_false(arrow_schema_equal(&b, &a, NULL, 0));
+    set_extension(b.children[0], "arrow.json", "");
+    assert_false(arrow_schema_equal(&a, &b, NULL, 0));
+    assert_false(arrow_schema_equal(&b, &a, NULL, 0));
+    set_extension(a.children[0], "arrow.uuid", NULL);
+    assert_false(arrow_schema_equal(&a, &b, NULL, 0));
+    ArrowSchemaRelease(&a);
+    ArrowSchemaRelease(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +215,7 @@ int main(void)
         cmocka_unit_test(a_wrong_type_names_the_position_and_what_is_accepted),
         cmocka_unit_test(schemas_differ_where_they_say),
         cmocka_unit_test(metadata_is_compared_as_a_set_of_pairs),
+        cmocka_unit_test(empty_extension_metadata_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
