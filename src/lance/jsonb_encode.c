@@ -414,7 +414,10 @@ lake_status lance_jsonb_of_text(struct lance_jsonb_encoder *encoder, struct lake
     encoder->member_count = 0;
     if (!base_utf8_valid(text))
         return refuse(&parser, "text begins that is not UTF-8");
-    lake_status status = parse_value(&parser, &entry);
+    lake_status status =
+        base_buffer_reserve(&encoder->parts, 1, err); /* empty ones lie somewhere */
+    if (status == LAKE_OK)
+        status = parse_value(&parser, &entry);
     skip_space(&parser);
     if (status == LAKE_OK && parser.at != parser.end)
         return refuse(&parser, "text follows the value");
