@@ -58,7 +58,7 @@ def add_fragments(path, count, own_files):
 
 def run(limit, *command):
     """Standard output of a command that must not take more memory than `limit` MiB."""
-    done, peak = run_measured(*command)
+    done, peak = run_measured(*command, timeout=1800)  # a delete has 200,000 fsyncs
     assert done.returncode == 0, done.stderr.decode()
     if not LakeServer.is_sanitized():
         print(f"{peak:.0f} MiB of {limit}:", *command[:3])
