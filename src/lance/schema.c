@@ -308,6 +308,13 @@ static lake_status copy_field(struct tree_builder *builder, const struct flat *f
     return check_child_count(out, err);
 }
 
+/* Of a map, as Arrow has them. */
+static bool are_pairs(const struct lance_field *entries)
+{
+    return lance_logical_type_kind(entries->logical_type) == LANCE_NODE_STRUCT &&
+           entries->child_count == 2;
+}
+
 static lake_status build_children(struct tree_builder *builder, const struct flat *parent,
                                   struct lance_field *fields, struct ArrowSchema *arrow,
                                   uint32_t depth, struct lake_error *err);
@@ -353,7 +360,12 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
     if (out->child_count == 0) {
         return LAKE_OK;
     }
-    return build_children(builder, flat, out->children, arrow, depth + 1, err);
+    status = build_children(builder, flat, out->children, arrow, depth + 1, err);
+    if (status == LAKE_OK && out->kind == LANCE_NODE_MAP && !are_pairs(&out->children[0])) {
+        status = lake_fail(err, LAKE_DATA_LOSS,
+                           "field %d of the schema is a map whose entries are no pairs", flat->id);
+    }
+    return status;
 }
 
 static lake_status build_children(struct tree_builder *builder, const struct flat *parent,

@@ -195,6 +195,8 @@ static void lists_that_are_no_tree_are_refused(void **state)
         lake_status status;
     } cases[] = {
         {{0, 1}, {-1, 0}, {"struct", "int8"}, LAKE_OK},
+        {{0, 1}, {-1, 0}, {"map", "int8"}, LAKE_DATA_LOSS},    /* entries that are no struct */
+        {{0, 1}, {-1, 0}, {"map", "struct"}, LAKE_DATA_LOSS},  /* no pairs */
         {{0, 0}, {-1, -1}, {"int8", "int8"}, LAKE_DATA_LOSS},  /* same id */
         {{1, 0}, {0, -1}, {"int8", "struct"}, LAKE_DATA_LOSS}, /* parent comes later */
         {{0, 1}, {0, -1}, {"struct", "int8"}, LAKE_DATA_LOSS}, /* its own parent */
