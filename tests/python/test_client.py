@@ -629,7 +629,6 @@ def test_it_works_without_pyarrow(server):
     program = """
 import sys
 sys.modules["pyarrow"] = None
-import arrow_views
 import lake
 with lake.connect(sys.argv[1]) as client:
     client.create_table("lab.alone", ["id:int64", "f:FILE"])
