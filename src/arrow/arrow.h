@@ -29,9 +29,9 @@ struct arrow_file_value { /* views into the array it was read from */
 
 /* True for a field whose extension type (ARROW:extension:name of its metadata) has this name. */
 bool arrow_extension_is(const struct ArrowSchema *field, const char *name);
-/* Gives the field this extension type's name, or none with NULL; other metadata stays.
- * RESOURCE_EXHAUSTED. */
-lake_status arrow_extension_set(struct ArrowSchema *field, const char *name,
+/* Gives the field an extension type: its name, and its own metadata unless that is NULL; with name
+ * NULL none. Other metadata stays. RESOURCE_EXHAUSTED. */
+lake_status arrow_extension_set(struct ArrowSchema *field, const char *name, const char *metadata,
                                 struct lake_error *err);
 
 /* Initialises `out` as a FILE field: struct<uri, media_type, size_bytes, sha256> with metadata. */

@@ -1,7 +1,8 @@
-/* The name of a field's extension type, in its metadata. */
+/* A field's extension type, in its metadata. */
 #include "arrow_internal.h"
 
-#define EXTENSION_NAME "ARROW:extension:name"
+#define EXTENSION_NAME     "ARROW:extension:name"
+#define EXTENSION_METADATA "ARROW:extension:metadata"
 
 bool arrow_extension_is(const struct ArrowSchema *field, const char *name)
 {
@@ -13,19 +14,24 @@ bool arrow_extension_is(const struct ArrowSchema *field, const char *name)
            base_str_equal_c((struct lake_str){found.data, (size_t)found.size_bytes}, name);
 }
 
-lake_status arrow_extension_set(struct ArrowSchema *field, const char *name, struct lake_error *err)
+lake_status arrow_extension_set(struct ArrowSchema *field, const char *name, const char *metadata,
+                                struct lake_error *err)
 {
-    struct ArrowBuffer metadata;
+    struct ArrowBuffer all;
     struct ArrowStringView key = ArrowCharView(EXTENSION_NAME);
-    int code = ArrowMetadataBuilderInit(&metadata, field->metadata);
+    int code = ArrowMetadataBuilderInit(&all, field->metadata);
     if (code == NANOARROW_OK && name == NULL) {
-        code = ArrowMetadataBuilderRemove(&metadata, key);
+        code = ArrowMetadataBuilderRemove(&all, key);
     } else if (code == NANOARROW_OK) {
-        code = ArrowMetadataBuilderSet(&metadata, key, ArrowCharView(name));
+        code = ArrowMetadataBuilderSet(&all, key, ArrowCharView(name));
+    }
+    if (code == NANOARROW_OK && metadata != NULL) {
+        code = ArrowMetadataBuilderSet(&all, ArrowCharView(EXTENSION_METADATA),
+                                       ArrowCharView(metadata));
     }
     if (code == NANOARROW_OK) {
-        code = ArrowSchemaSetMetadata(field, (const char *)metadata.data);
+        code = ArrowSchemaSetMetadata(field, (const char *)all.data);
     }
-    ArrowBufferReset(&metadata);
+    ArrowBufferReset(&all);
     return code == NANOARROW_OK ? LAKE_OK : base_fail_no_memory(err, 64);
 }

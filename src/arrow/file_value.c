@@ -20,25 +20,6 @@ enum {
     SHA256
 };
 
-static int set_file_metadata(struct ArrowSchema *schema)
-{
-    struct ArrowBuffer metadata;
-    int code = ArrowMetadataBuilderInit(&metadata, NULL);
-    if (code == NANOARROW_OK) {
-        code = ArrowMetadataBuilderAppend(&metadata, ArrowCharView("ARROW:extension:name"),
-                                          ArrowCharView(ARROW_FILE_EXTENSION_NAME));
-    }
-    if (code == NANOARROW_OK) {
-        code = ArrowMetadataBuilderAppend(&metadata, ArrowCharView("ARROW:extension:metadata"),
-                                          ArrowCharView(ARROW_FILE_EXTENSION_METADATA));
-    }
-    if (code == NANOARROW_OK) {
-        code = ArrowSchemaSetMetadata(schema, (const char *)metadata.data);
-    }
-    ArrowBufferReset(&metadata);
-    return code;
-}
-
 lake_status arrow_file_schema_init(struct ArrowSchema *out, const char *name, bool nullable,
                                    struct lake_error *err)
 {
@@ -54,12 +35,14 @@ lake_status arrow_file_schema_init(struct ArrowSchema *out, const char *name, bo
     if (code == NANOARROW_OK) {
         code = ArrowSchemaSetName(&schema, name);
     }
-    if (code == NANOARROW_OK) {
-        code = set_file_metadata(&schema);
-    }
-    if (code != NANOARROW_OK) {
+    lake_status status =
+        code == NANOARROW_OK
+            ? arrow_extension_set(&schema, ARROW_FILE_EXTENSION_NAME, ARROW_FILE_EXTENSION_METADATA,
+                                  err)
+            : arrow_fail_code(err, code, NULL, "making the schema of a FILE column");
+    if (status != LAKE_OK) {
         ArrowSchemaRelease(&schema);
-        return arrow_fail_code(err, code, NULL, "making the schema of a FILE column");
+        return status;
     }
     schema.flags = nullable ? ARROW_FLAG_NULLABLE : 0;
     ArrowSchemaMove(&schema, out);

@@ -585,8 +585,9 @@ static lake_status parse_named(struct type_parser *p, struct lake_str word, size
     }
     if (base_str_equal_c(word, "json")) {
         int code = ArrowSchemaSetType(out, NANOARROW_TYPE_STRING);
-        return code == NANOARROW_OK ? arrow_extension_set(out, ARROW_JSON_EXTENSION_NAME, p->err)
-                                    : fail_code(p, code);
+        return code == NANOARROW_OK
+                   ? arrow_extension_set(out, ARROW_JSON_EXTENSION_NAME, NULL, p->err)
+                   : fail_code(p, code);
     }
     if (base_str_equal_c(word, "FILE") || base_str_equal_c(word, "file")) {
         ArrowSchemaRelease(out);

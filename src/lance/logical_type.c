@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXTENSION_NAME "ARROW:extension:name"
-#define BFLOAT16       "lance.bfloat16"
+#define BFLOAT16 "lance.bfloat16"
 
 struct simple_type {
     const char *logical;
@@ -328,18 +327,8 @@ static lake_status set_item(struct ArrowSchema *item, struct lake_str type, stru
         (void)snprintf(name, sizeof(name), "%.*s", LAKE_STR_FMT(type));
         return lance_logical_type_apply(name, item, err);
     }
-    struct ArrowBuffer metadata;
-    if (ArrowMetadataBuilderInit(&metadata, NULL) != NANOARROW_OK ||
-        ArrowMetadataBuilderAppend(&metadata, ArrowCharView(EXTENSION_NAME),
-                                   ArrowCharView(BFLOAT16)) != NANOARROW_OK ||
-        ArrowMetadataBuilderAppend(&metadata, ArrowCharView("ARROW:extension:metadata"),
-                                   ArrowCharView("")) != NANOARROW_OK ||
-        ArrowSchemaSetMetadata(item, (const char *)metadata.data) != NANOARROW_OK) {
-        ArrowBufferReset(&metadata);
-        return base_fail_no_memory(err, 64);
-    }
-    ArrowBufferReset(&metadata);
-    return set_format(item, "w:2", err);
+    lake_status status = arrow_extension_set(item, BFLOAT16, "", err);
+    return status != LAKE_OK ? status : set_format(item, "w:2", err);
 }
 
 static lake_status apply_fixed_size_list(const char *logical_type, struct ArrowSchema *out,

@@ -340,11 +340,11 @@ static lake_status build_field(struct tree_builder *builder, const struct flat *
         status = set_arrow_metadata(arrow, flat->pb->metadata, flat->pb->n_metadata, err);
     }
     if (blob_v2 && status == LAKE_OK) { /* shown in another form than stored: no such extension */
-        status = arrow_extension_set(arrow, NULL, err);
+        status = arrow_extension_set(arrow, NULL, NULL, err);
         out->child_count = 0; /* what a writer passes in, none of which is stored */
     }
     if (json && status == LAKE_OK) {
-        status = arrow_extension_set(arrow, ARROW_JSON_EXTENSION_NAME, err);
+        status = arrow_extension_set(arrow, ARROW_JSON_EXTENSION_NAME, NULL, err);
     }
     if (status != LAKE_OK) {
         return status;
